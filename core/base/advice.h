@@ -1,5 +1,5 @@
-/* What to do about an error. Errors of the library end with one of these texts, which name
- * functions. A user of the command gives options, so there the text names the option instead. */
+/* Advice about errors. Messages of the library end with one of these texts, which name functions.
+ * For a user of the command the text names the option instead. */
 #ifndef BASE_ADVICE_H
 #define BASE_ADVICE_H
 
@@ -13,8 +13,8 @@
 #define ADVICE_AUTO "set allreduce to \"auto\""
 #define ADVICE_FIND_UNUSED "passing find_unused_parameters of struct duet_ddp_options"
 
-/* error_message() of base/error.h, with the command's options in place of these words: for code of
- * the command that prints or keeps that text. */
+/* error_message() of base/error.h, with the command's options in place of these texts. Code of the
+ * command that prints or keeps the message uses it. */
 const char *error_with_options(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* Cores that this process may use: see cores.h. A container or taskset may allow fewer than the
- * machine has. */
+/* Counts the cores that this process may use; see cores.h. A container or taskset may allow fewer
+ * than the machine has. */
 #include "base/cores.h"
 
 #include <sched.h>

@@ -1,5 +1,5 @@
-/* How many cores this process may use. If there are fewer cores than emulated devices, the devices
- * share them. */
+/* The number of cores that this process may use. If it is smaller than the number of emulated
+ * devices, the devices share cores. */
 #ifndef BASE_CORES_H
 #define BASE_CORES_H
 

@@ -1,4 +1,4 @@
-/* See distance.h. */
+/* The distance of two arrays; see distance.h. */
 #include "base/distance.h"
 
 #include <math.h>

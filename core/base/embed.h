@@ -1,7 +1,7 @@
-/* A file of this tree inside the program: SYMBOL[] is its text and a zero byte. The assembler
- * copies it into the constant data, so the program finds it wherever it is installed, and a build
- * needs no other tool. The compiler cannot know of the file: the Makefile says which object has
- * it. */
+/* Puts a file of this tree into the program: SYMBOL[] is its content and a zero byte. The assembler
+ * copies it into the constant data, so the program has it wherever it is installed, and a build
+ * needs no other tool. The compiler does not know of the file, so the Makefile says which object
+ * has it. */
 #ifndef BASE_EMBED_H
 #define BASE_EMBED_H
 

@@ -1,4 +1,4 @@
-/* The error text of each thread, and the exit status of each code. */
+/* The error message of each thread, and the exit status of each code. */
 #include "base/error.h"
 
 #include <signal.h>

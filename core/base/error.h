@@ -2,12 +2,12 @@
  *
  * A function that can fail returns OK (0) or one of the codes below, and leaves one line of text
  * for the user by calling fail(): "what failed: which value: what to do". Each thread has its own
- * text, as it has its own errno; it is the only thread-local variable of Duet. A thread that must
+ * message, as it has its own errno; this is Duet's only thread-local variable. A thread that must
  * report its failure to another thread keeps it in a struct failures that both can read.
  *
- * A function that has acquired nothing yet uses CHECK, which returns. Once it holds something
- * that it must free, it uses CHECK_GOTO, so that every way out passes the clean-up. The clean-up
- * itself uses CHECK_KEEP, which keeps the first error. */
+ * A function that has acquired nothing yet uses CHECK, which returns. Once it holds something that
+ * it must free, it uses CHECK_GOTO, so that every exit passes the clean-up. The clean-up itself
+ * uses CHECK_KEEP, which keeps the first error. */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 
@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-enum { ERROR_BYTES = 1024 }; /* an error text is cut off at this length */
+enum { ERROR_BYTES = 1024 }; /* longer error messages are cut */
 
 enum error_code {
     OK = 0,
@@ -26,7 +26,7 @@ enum error_code {
     ERR_TIMEOUT, /* a wait ran past its deadline: exit status 1 */
     ERR_PEER,    /* another rank failed or died first: exit status 1 */
     /* The process that reads standard output has closed it. The command then ends without a
-     * message, as cat does: exit status 141, which is 128 + SIGPIPE. */
+     * message, as cat does, with exit status 141, which is 128 + SIGPIPE. */
     ERR_READER,
 };
 
@@ -48,16 +48,16 @@ enum error_code {
         if (check_code_ && !(code)) (code) = check_code_; \
     } while (0)
 
-/* Formats the thread's error text and returns `code`. It is one line, without a newline at its end;
- * control characters in it, for example from a file's name, become '?'.
+/* Formats the thread's error message and returns `code`. The message is one line without a final
+ * newline; control characters in it, for example from a file's name, are escaped (text/plain.h).
  *     return fail(ERR_USAGE, "batch size: %d: give at least one sample per device", n); */
 int fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* As fail, with ": " and strerror(error_number) appended to the text. */
+/* Like fail, with ": " and strerror(error_number) appended to the message. */
 int fail_errno(int code, int error_number, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The failures of tasks that do not depend on each other: all of them run, and one line tells what
+/* The failures of tasks that do not depend on each other. All of them run, and one line says what
  * failed.
  *
  *     struct failures all = {0};
@@ -71,20 +71,20 @@ struct failures {
 void failures_add(struct failures *all, int code);
 int failures_end(const struct failures *all);
 
-/* The failure `code` with its text, to be reported again by failures_end() after a clean-up that
- * may fail, too, or to be kept for another thread. */
+/* Keeps the failure `code` with its message for another thread, or until failures_end() reports it
+ * after a clean-up that may fail, too. */
 struct failures failures_of(int code);
 
 /* Keeps `code` if it is the first failure. Returns `code`. */
 int failures_first(struct failures *kept, int code);
 
-/* The thread's last error text; "" if none. Valid until the thread fails again. */
+/* The thread's last error message, or "". Valid until the thread fails again. */
 const char *error_message(void);
 
 /* The exit status for a code (docs/design.md section 8): 0, 1, 2, 3 or 128 + SIGPIPE. */
 int error_exit_status(int code);
 
-/* Sets *out to NULL, since there is no result yet. ERR_USAGE: out itself is NULL. */
+/* Sets *out to NULL, since the result does not exist yet. ERR_USAGE: out itself is NULL. */
 #define CHECK_OUT(out)                                                                 \
     do {                                                                               \
         if (!(out)) return fail(ERR_USAGE, "out is NULL: give memory for the result"); \

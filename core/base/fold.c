@@ -1,4 +1,4 @@
-/* Sums in fold order, and the depth-first fold: see fold.h. */
+/* Sums in fold order, and the depth-first fold; see fold.h. */
 #include "base/fold.h"
 
 double fold_sum(double *x, int n) {

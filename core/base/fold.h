@@ -1,4 +1,4 @@
-/* The fold: the one order in which Duet sums over devices, docs/design.md section 2 rule 1.
+/* The fold is the one order in which Duet sums over devices (docs/design.md section 2 rule 1).
  *
  * Float sums depend on their order. DP, DDP and a single device train the same bits because all of
  * them add the terms of n devices in FOLD ORDER. Term r takes in term r + ceil(n/2). The lower
@@ -9,8 +9,8 @@
  *              h = 2   +2    .                           term 0 takes in 2
  *              h = 1   +1                                term 0 takes in 1: ((0+3)+2)+(1+4)
  *
- * The n terms may be spread over W devices, term v on device v mod W. If each device holds 2^k of
- * them, the first k halvings pair terms of one device. So folding first on each device and then
+ * The n terms may be spread over W devices, with term v on device v mod W. If each device holds 2^k
+ * of them, the first k halvings pair terms on one device. So folding first on each device and then
  * over the devices gives exactly the same sums.
  *
  * Only this file defines the order. Code that adds the terms one pair at a time walks fold_next or
@@ -29,7 +29,8 @@ static inline int fold_half(int n) {
     return (n + 1) / 2;
 }
 
-/* The n - 1 additions of a fold, one after another: `to` takes in `from`. n <= 1: none.
+/* The n - 1 additions of a fold, one after another: `to` takes in `from`. With n <= 1 there is no
+ * addition.
  *
  *     for (struct fold f = fold_begin(n); fold_next(&f);)
  *         x[f.to] += x[f.from];
@@ -37,8 +38,8 @@ static inline int fold_half(int n) {
  * leaves the sum in x[0]. */
 struct fold {
     int to, from;
-    int n, half; /* terms before and after the present halving */
-    int least;   /* terms at which it ends */
+    int n, half; /* terms before and after the current halving */
+    int least;   /* it ends at this many terms */
 };
 
 static inline struct fold fold_begin(int n) {
@@ -46,7 +47,7 @@ static inline struct fold fold_begin(int n) {
     return f;
 }
 
-/* The beginning of a fold of n terms: its halvings until no more than `least` are left. */
+/* Begins a fold of n terms that stops when no more than `least` are left. */
 static inline struct fold fold_down(int n, int least) {
     struct fold f = {-1, 0, n, fold_half(n), least};
     return f;
@@ -54,7 +55,7 @@ static inline struct fold fold_down(int n, int least) {
 
 static inline int fold_next(struct fold *f) {
     f->to++;
-    if (f->to + f->half >= f->n) { /* no partner is left: the lower half is folded next */
+    if (f->to + f->half >= f->n) { /* no partner is left; the lower half is folded next */
         f->n = f->half;
         f->half = fold_half(f->n);
         f->to = 0;
@@ -74,8 +75,8 @@ struct sum_order {
 };
 struct sum_order fold_order(int n); /* the fold in this form */
 
-/* Elements [first, first + count) of arrays, which are added in this order; and a list of pieces
- * that together are whole arrays. */
+/* Elements [first, first + count) of arrays, which are added in this order, and a list of pieces
+ * that together cover the arrays. */
 struct sum_piece {
     size_t first, count;
     struct sum_order order;
@@ -85,7 +86,7 @@ struct sum_pieces {
     int count, room;
 };
 
-/* *part: the part of the piece in [first, first + count). Returns 0 if there is none. */
+/* Sets *part to the part of the piece in [first, first + count). Returns 0 if it is empty. */
 static inline int sum_piece_in(const struct sum_piece *piece, size_t first, size_t count,
                                struct sum_piece *part) {
     size_t end = piece->first + piece->count;
@@ -103,21 +104,20 @@ double fold_sum(double *x, int n);
  * W = V, or V/W a power of two. */
 int fold_fits(int virtual_devices, int devices);
 
-/* Buffers that fold_schedule needs at most: 1 + ceil(log2(MAX_DEVICES)). */
+/* The most buffers that fold_schedule needs: 1 + ceil(log2(MAX_DEVICES)). */
 enum { FOLD_MAX_BUFFERS = 7 };
 
 /* One step of a depth-first fold. */
 struct fold_step {
     int add;  /* 0: make term `term` in buffer `to`; 1: buffer `to` += buffer `from` */
-    int term; /* where add is 0 */
+    int term; /* if add is 0 */
     int to;   /* the buffer that is written */
-    int from; /* where add is 1 */
+    int from; /* if add is 1 */
 };
 
-/* The same fold depth first, for terms that are made one at a time and need not all stay in
- * memory: writes the steps, and the number of buffers they use (at most 1 + ceil(log2 n)). The
- * sum ends in buffer 0. Returns the number of steps, 2n - 1, or 0 where n is not in
- * 1..MAX_DEVICES. */
+/* The same fold depth first, for terms that are made one at a time and need not all stay in memory.
+ * It writes the steps, and the number of buffers that they use (at most 1 + ceil(log2 n)). The sum
+ * ends in buffer 0. Returns the number of steps, 2n - 1, or 0 if n is not in 1..MAX_DEVICES. */
 int fold_schedule(int n, struct fold_step *steps /* [2 * MAX_DEVICES] */, int *buffers);
 
 #endif

@@ -1,4 +1,4 @@
-/* Lists that grow, each time to a little more than twice their capacity. */
+/* Lists grow to a little more than twice their capacity each time. */
 #include "base/grow.h"
 
 #include <stdlib.h>

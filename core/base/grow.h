@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Makes room for one more element. items: the address of a pointer to `count` elements of `each`
- * bytes, with capacity *room. ERR_MEMORY: "WHAT: out of host memory", and all is as before. */
+/* Makes room for one more element. `items` is the address of a pointer to `count` elements of
+ * `each` bytes, with capacity *room. ERR_MEMORY: "WHAT: out of host memory". */
 int list_grow(const char *what, void *items, int count, int *room, size_t each);
 
 #endif

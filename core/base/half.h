@@ -1,5 +1,5 @@
-/* Floats of 16 bits: IEEE's half, and bfloat16, the upper half of a float. Numbers become such a
- * float to nearest even. */
+/* Floats of 16 bits: IEEE's half, and bfloat16, the upper half of a float. Conversions round to
+ * nearest even. */
 #ifndef BASE_HALF_H
 #define BASE_HALF_H
 

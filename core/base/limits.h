@@ -1,4 +1,4 @@
-/* One limit holds throughout Duet: there are at most 64 devices, ranks or virtual devices. */
+/* One limit holds throughout Duet: a run has at most 64 devices, ranks or virtual devices. */
 #ifndef BASE_LIMITS_H
 #define BASE_LIMITS_H
 #define MAX_DEVICES 64

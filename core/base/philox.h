@@ -3,17 +3,17 @@
  * nothing stored and nothing shared.
  *
  * Duet draws dropout masks this way. Backward computes the mask again instead of storing it, and
- * one, two or four devices, host or CUDA, drop the same elements. The code is plain C, C++ and
- * CUDA and uses integers only, so that every machine agrees. Source: Salmon et al., "Parallel
- * random numbers: as easy as 1, 2, 3" (SC11).
+ * one, two or four devices, host or CUDA, drop the same elements. The code is valid C, C++ and CUDA
+ * and uses only integers, so that every machine agrees. Source: Salmon et al., "Parallel random
+ * numbers: as easy as 1, 2, 3" (SC11).
  *
- * A mask is a function of exactly these names, in this layout, which must never change:
+ * A mask is a function of exactly these numbers, in this layout, which must never change:
  *     key     = { low half of the seed, high half }
  *     counter = { element / 4, layer, step, virtual device }
  *     word element % 4 of the result is the random number of the element
- * `element` is the index within the segment of one virtual device (row-major, below 2^34);
- * `layer` is the number of the layer among those that draw; `step` is the optimizer step. Random
- * numbers of a model (device/draw.h) are drawn by the same names. */
+ * `element` is the index within the segment of one virtual device (row-major, below 2^34); `layer`
+ * is the number of the layer among those that draw; `step` is the optimizer step. Random numbers of
+ * a model (device/draw.h) use the same key and counter. */
 #ifndef BASE_PHILOX_H
 #define BASE_PHILOX_H
 
@@ -49,21 +49,21 @@ PHILOX_FUNCTION struct philox philox_quad(uint64_t seed, uint32_t virtual_device
     return philox4x32(counter, (uint32_t)seed, (uint32_t)(seed >> 32));
 }
 
-/* An event of probability p (0 to 1) happens where word < philox_threshold(p). The comparison is
- * in integers, so that no device rounds it differently. The result has 64 bits because p = 1
- * gives 2^32. */
+/* An event of probability p (0 to 1) happens where word < philox_threshold(p). The comparison uses
+ * integers, so that no device rounds it differently. The result has 64 bits because p = 1 gives
+ * 2^32. */
 PHILOX_FUNCTION uint64_t philox_threshold(double p) {
     return (uint64_t)(p * 4294967296.0 + 0.5);
 }
 
 /* 1 if dropout keeps the element; threshold = philox_threshold(1 - dropout probability). This is
- * the plain form, one element per call. The kernels take four elements at a time from philox_quad
- * and must agree with it. */
+ * the simple form, with one element per call. The kernels take four elements at a time from
+ * philox_quad and must agree with it. */
 PHILOX_FUNCTION int philox_keep(uint64_t seed, uint32_t virtual_device, uint32_t step,
                                 uint32_t layer, uint64_t element, uint64_t threshold) {
     struct philox four = philox_quad(seed, virtual_device, step, layer, (uint32_t)(element / 4));
     const uint32_t *w = four.word, i = (uint32_t)(element % 4);
-    /* by constant indices, so that a GPU keeps the words in registers */
+    /* constant indices let a GPU keep the words in registers */
     return (i < 2 ? i ? w[1] : w[0] : i == 2 ? w[2] : w[3]) < threshold;
 }
 

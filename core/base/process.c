@@ -1,4 +1,4 @@
-/* Reads facts about processes from /proc: see process.h. */
+/* Reads facts about processes from /proc; see process.h. */
 #include "base/process.h"
 
 #include <dirent.h>

@@ -4,12 +4,12 @@
 
 #include <sys/types.h>
 
-/* The children of this process, also those that have ended and wait to be collected: returns how
- * many it has found, `most` at most; 0 also where /proc cannot be read. */
+/* Finds at most `most` children of this process, zombies included, and returns their number; 0 also
+ * if /proc cannot be read. */
 int process_children(pid_t *children, int most);
 
-/* 1: the name of a file that this process has mapped contains one of these names, which NULL ends.
- * 0 if /proc cannot be read. */
+/* 1 if the name of a file that this process has mapped contains one of these names, a list that
+ * ends with NULL. 0 if /proc cannot be read. */
 int process_has_mapped(const char *const *names);
 
 #endif

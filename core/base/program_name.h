@@ -2,7 +2,7 @@
 #ifndef BASE_PROGRAM_NAME_H
 #define BASE_PROGRAM_NAME_H
 
-/* Its name as it was started, without folders: "duet", "mynet". */
+/* The name under which it was started, without folders: "duet", "mynet". */
 const char *program_name(void);
 
 #endif

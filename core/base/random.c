@@ -1,7 +1,7 @@
-/* MT19937, and PyTorch's rules on top of it. To draw the same floats as another program, the same
- * engine is not enough. The order of the draws, the precision of each step, and whether a
- * multiply-add rounds once (fmaf) or twice all count. Change any one of them, and weights differ in
- * their last bit; after a long run they differ in every digit. */
+/* MT19937, and PyTorch's rules on top of it. The same engine is not enough to draw the same floats
+ * as another program. The order of the draws, the precision of each step, and whether a
+ * multiply-add rounds once (fmaf) or twice all matter. If any of them changes, weights differ in
+ * their last bit, and after a long run in every digit. */
 #include "base/random.h"
 
 #include <math.h>

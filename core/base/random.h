@@ -1,10 +1,10 @@
 /* Random numbers as PyTorch draws them on the CPU, bit for bit: the same seed gives the same
- * weights and the same shuffles. It has one engine (MT19937), and the rules by which PyTorch turns
- * its 32-bit words into floats.
+ * weights and the same shuffles. This file has the engine (MT19937) and PyTorch's rules for
+ * converting its 32-bit words to floats.
  *
  * An rng is a plain value: copy it to save its position, and give each thread its own. None of
- * these functions fails or allocates. Sources: the MT19937 paper (Matsumoto, Nishimura 1998), and
- * PyTorch observed as a black box (the official 2.15 package on AVX2 and AVX-512);
+ * these functions can fail or allocates. Sources: the MT19937 paper (Matsumoto, Nishimura 1998),
+ * and PyTorch observed as a black box (the official 2.15 package on AVX2 and AVX-512);
  * tests/golden/make_rng.py repeats the observation. */
 #ifndef BASE_RANDOM_H
 #define BASE_RANDOM_H
@@ -14,7 +14,7 @@
 
 struct rng {
     uint32_t state[624];
-    int next;       /* index of the next unused word; 624: all are used up */
+    int next;       /* index of the next unused word; 624: all are used */
     int has_normal; /* 1: `normal` holds a value that the next small rng_normal returns */
     double normal;  /* for fewer than 16 values rng_normal draws pairs and keeps the second */
 };
@@ -31,12 +31,12 @@ uint64_t rng_u64(struct rng *r); /* two words; the first is the high half */
 /* A double in [0, 1): the low 53 bits of rng_u64. */
 double rng_double(struct rng *r);
 
-/* x[0..count) = uniform in [from, to), as Tensor.uniform_ on float32. Uses one word per element. */
+/* x[0..count) = uniform in [from, to), like Tensor.uniform_ on float32, one word per element. */
 void rng_uniform(struct rng *r, float *x, size_t count, double from, double to);
 
-/* x[0..count) = normal, as Tensor.normal_ on a contiguous float32 tensor of `count` elements. The
- * values depend on the count: for fewer than 16 elements PyTorch computes pairs in double and
- * keeps the second value for later; from 16 on it computes blocks of 16 in float. */
+/* x[0..count) = normal, like Tensor.normal_ on a contiguous float32 tensor of `count` elements. The
+ * values depend on the count: for fewer than 16 elements PyTorch computes pairs in double and keeps
+ * the second value for later; from 16 on it computes blocks of 16 in float. */
 void rng_normal(struct rng *r, float *x, size_t count, double mean, double std);
 
 /* From this range on, torch.randint takes two words per element. */

@@ -10,12 +10,12 @@
 
 struct segment {
     int v; /* the virtual device */
-    int n; /* how many samples it has in this batch; may be 0 in a short last batch */
+    int n; /* its samples in this batch; may be 0 in a short last batch */
 };
 
 struct segments {
     int count; /* 1 .. MAX_DEVICES */
-    int n;     /* samples of all segments: the sum of seg[i].n */
+    int n;     /* samples in all segments: the sum of seg[i].n */
     struct segment seg[MAX_DEVICES];
 };
 

@@ -1,4 +1,4 @@
-/* Errors of system calls: see system_error.h. */
+/* Reports errors of system calls; see system_error.h. */
 #include "base/system_error.h"
 
 #include <errno.h>

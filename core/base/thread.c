@@ -1,4 +1,4 @@
-/* A thread inherits the signal mask of the one that makes it: see thread.h. */
+/* Starts threads. A thread inherits the signal mask of its creator; see thread.h. */
 #include "base/thread.h"
 
 #include <errno.h>

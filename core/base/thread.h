@@ -1,8 +1,7 @@
-/* Threads of the library inside a program. Signals are for the program's own threads: a handler
- * must not run in a thread that it does not know. And a thread that blocks signals for a moment to
- * finish its work (base/files/atomic_file.c) must not be ended by a signal that another thread
- * takes. So these threads block all signals but those of crashes, from their first instruction
- * on. */
+/* Threads of the library inside a program. Signals are for the program's own threads, because a
+ * handler must not run in a thread that it does not know. And if a thread blocks signals for a
+ * moment to finish its work (base/files/atomic_file.c), another thread must not take the signal and
+ * end the process. So library threads block all signals but those for crashes from the start. */
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
 

@@ -1,4 +1,4 @@
-/* The queue of a worker and its threads: see worker.h. */
+/* The queue of a worker and its threads; see worker.h. */
 #include "base/worker.h"
 
 #include <pthread.h>

@@ -1,16 +1,16 @@
-/* Announcements: before a rank begins a collective, it writes the call on the board, and compares
- * it with its peers' calls of the same number.
+/* Before a rank begins a collective, it announces the call on the board, and compares it with its
+ * peers' calls of the same number.
  *
  *     rank 0    #7 BARRIER (start of epoch)    #8 ALLREDUCE bucket 0, ... 5120 elements ...
  *     rank 1    #7 BARRIER (start of epoch)    #8 ALLREDUCE bucket 0, ... 5184 elements ...
  *
- * Nobody waits. Each rank first publishes its own words and then reads those of the others, in one
- * order that all processors agree on, so if the calls of two ranks differ, at least the later one
- * sees it. Without this a call that one rank leaves out would hang the others with no explanation,
- * and a different count would give wrong sums.
+ * No rank waits. Each rank first publishes its own words and then reads those of the others, in one
+ * order that all processors agree on. So if the calls of two ranks differ, at least the later one
+ * sees the difference. Without this check a call that one rank leaves out would hang the others
+ * with no explanation, and a different count would give wrong sums.
  *
- * A rank keeps its last ANNOUNCED calls. A peer that is further ahead has overwritten the call, and
- * then there is nothing to compare. */
+ * A rank keeps its last ANNOUNCED calls. A peer that is further ahead has overwritten the call,
+ * which then cannot be compared. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,17 +1,17 @@
 /* Barrier and gather, in the shared memory of the job.
  *
  * The barrier counts arrivals and never resets the count: the k-th barrier is complete when the
- * count has reached k times the world size. The rank that brings it there posts epoch k in the flag
- * that the others wait on. No rank can arrive for barrier k+1 before barrier k is released, so one
- * count is enough. Nor can a fast rank confuse a slow one that is still waking up: the flag's epoch
- * never decreases, so it stays >= k.
+ * count has reached k times the world size. The last rank to arrive posts epoch k in the flag that
+ * the others wait on. No rank can arrive for barrier k+1 before barrier k is released, so one count
+ * is enough. A fast rank cannot confuse a slow one that is still waking up, because the flag's
+ * epoch never decreases and stays >= k.
  *
- * Gather: each rank writes its bytes into its own box, passes one barrier, and reads all
- * boxes. With a single box per rank, a fast rank could overwrite its box for the next gather while
- * a slow rank still reads it. With two boxes used in turn it cannot: the box of gather k is used
- * again in gather k+2, which a rank begins after barrier k+1. Every rank has arrived at barrier
- * k+1, and it does so only after it has read all boxes of gather k. Data that do not fit into a box
- * go in several pieces, one gather for each. */
+ * Gather: each rank writes its bytes into its own box, passes one barrier, and reads all boxes.
+ * With a single box per rank, a fast rank could overwrite its box for the next gather while a slow
+ * rank still reads it. With two boxes used in turn it cannot. The box of gather k is used again in
+ * gather k+2, which a rank begins after barrier k+1. Every rank has arrived at barrier k+1, which
+ * it does only after it has read all boxes of gather k. Data that do not fit into a box travel in
+ * several pieces, one gather for each. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Joining a job and leaving it.
+/* Joins a job and leaves it.
  *
  * comm_open:  1. read from the environment which rank this is, and which descriptors it inherited;
  *                without those, meet the other ranks (rendezvous.h)

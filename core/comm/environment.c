@@ -1,4 +1,4 @@
-/* Reading the variables of torchrun, of Duet's launcher and of mpirun. */
+/* Reads the variables of torchrun, Duet's launcher and mpirun. */
 #include "comm/environment.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* How a rank reports the failure of a job and learns of it. The first failure counts: it is on the
+/* Lets a rank report the failure of a job and learn of it. The first failure counts. It is on the
  * board, and every wait of every rank checks it. The failed rank prints the cause, and the others
  * print its number, so the cause appears only once. If a rank has died, the others print the
  * cause. */

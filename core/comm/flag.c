@@ -1,12 +1,11 @@
-/* Flags: how one process tells another that data is ready.
+/* Flags tell another process that data are ready.
  *
  * A flag holds a 64-bit epoch. One writer raises it; waiters wait until it is >= the epoch that
- * they need. It never decreases, so there is no reset that could race with a waiter. What the
- * writer stored before comm_post_flag is visible to a waiter after comm_wait_flag (release,
- * acquire).
+ * they need. It never decreases, so there is no reset that could race with a waiter. The writer's
+ * stores before comm_post_flag are visible to a waiter after comm_wait_flag (release, acquire).
  *
  * Sleeping. A futex compares 32 bits, so waiters sleep on the low 32 bits of the epoch. (On a
- * little endian processor these are its first four bytes; an assertion below demands that.) The
+ * little-endian processor these are its first four bytes; an assertion below requires that.) The
  * kernel puts a waiter to sleep only if these bits still are what the waiter last saw. Waiters
  * announce themselves in `sleepers`, so that a writer makes no system call when nobody sleeps:
  *
@@ -24,15 +23,14 @@
  * R1.) The low 32 bits equal `seen` again only after exactly 2^32 epochs; the waiter then sleeps
  * one slice of wait.c too long.
  *
- * A light post (comm_post_flag_light) is W1 and W2 without any fence between them: W1 may stay in
- * the store buffer until the flag's cache line has come, while the writer continues. Then the
- * waiter pays for both. Between R1 and R2 it has the kernel run a fence on every processor that
- * runs a rank (membarrier). If this fence comes after the writer's W1, R2 sees W1; if before, W2
- * comes after R1 and sees the sleeper. Where the kernel has no such call, all posts have their
- * fence.
+ * A light post (comm_post_flag_light) is W1 and W2 without any fence between them. W1 may stay in
+ * the store buffer until the flag's cache line has arrived, while the writer continues. Then the
+ * waiter pays for both. Between R1 and R2 it makes the kernel run a fence on every processor that
+ * runs a rank (membarrier). If this fence is after the writer's W1, R2 sees W1; if it is before, W2
+ * is after R1 and sees the sleeper. If the kernel has no such call, all posts have their fence.
  *
  * A waiter that is killed between R1 and R4 leaves `sleepers` too high. That costs the writer a
- * needless system call at each post; no wake-up is lost by it. */
+ * needless system call at each post, but no wake-up is lost. */
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>

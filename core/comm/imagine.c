@@ -1,6 +1,5 @@
-/* A rank that runs alone with imagined peers: each of them sends the same data as this rank. See
- * comm.h. There is no board, no socket and no thread, hence nothing to wait for and nothing that
- * fails. */
+/* A rank that runs alone with simulated peers, each of which sends the same data as this rank; see
+ * comm.h. It has no board, no socket and no thread, so it never waits and never fails. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The launcher from start to end: check the arguments, create the board, catch the signals, start
- * the ranks, serve them until all have ended, and report what happened. */
+/* The launcher from start to end. It checks the arguments, creates the board, catches signals,
+ * starts the ranks, serves them until all have ended, and reports what happened. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* How a job over several machines differs from one that shares memory: see network.h. */
+/* What differs in a job on several machines from one with shared memory; see network.h. */
 #include "comm/network.h"
 
 #include <pthread.h>

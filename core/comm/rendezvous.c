@@ -6,12 +6,12 @@
  *               once all have come, stops listening; a thread serves the exchanges (serve.c)
  *               and watches the others, who watch rank 0
  *
- * The name of the socket is made of the user's number, MASTER_ADDR, MASTER_PORT and what launchers
- * call the job. It is in no file system and goes with the process, so nothing is left behind, and
- * nothing can be left over from another job. No port is opened. Two jobs of the same name at once
- * do not mix: the kernel lets only one listen, and rank 0 accepts no rank twice. The kernel also
- * says whose process is at the other end: ranks of other users are turned away, and a rank does not
- * take the board from another user's rank 0. */
+ * The name of the socket consists of the user's number, MASTER_ADDR, MASTER_PORT and the launcher's
+ * name for the job. It is in no file system and disappears with the process, so no job leaves
+ * anything behind. No port is opened. Two jobs with the same name do not mix, because the kernel
+ * lets only one listen, and rank 0 accepts no rank twice. The kernel also reports the user at the
+ * other end. Ranks of other users are refused, and a rank does not take the board from another
+ * user's rank 0. */
 #include "comm/rendezvous.h"
 
 #include <errno.h>

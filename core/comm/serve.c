@@ -1,13 +1,13 @@
 /* The launcher as the server of comm_pass_descriptors: one poll loop, no thread.
  *
- * An exchange has two phases. Collecting: each rank's packet is received when it comes; a rank
- * whose packet has arrived is not read again. Delivering: once all packets have arrived, each rank
- * is sent all of them in rank order, as fast as its socket takes them. Meanwhile it reads nothing,
- * so the next packet of a fast rank waits in its socket.
+ * An exchange has two phases. In the first the launcher receives each rank's packet when it
+ * arrives, and does not read that rank again. In the second, once all packets have arrived, it
+ * sends all of them to each rank in rank order, as fast as the socket takes them. Meanwhile it
+ * reads nothing, so the next packet of a fast rank waits in its socket.
  *
- * 64 ranks with a descriptor each have 64 x 64 = 4096 descriptors in flight while nobody reads. The
- * kernel allows a user as many in flight as one process may open, often 1024. So a send that the
- * kernel refuses for that reason is not an error: the loop pauses and tries again. */
+ * 64 ranks with a descriptor each have 64 x 64 = 4096 descriptors in flight before any rank reads.
+ * The kernel lets a user have as many in flight as one process may open, often 1024. So a send that
+ * the kernel refuses for that reason is not an error: the loop pauses and tries again. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

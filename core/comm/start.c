@@ -1,11 +1,11 @@
-/* Starting the ranks: fork, a few calls in the child, exec.
+/* Starts the ranks: fork, a few calls in the child, exec.
  *
- * A rank must not inherit an open end of another rank's socket: the launcher would then not notice
+ * A rank must not inherit an open end of another rank's socket. The launcher would then not notice
  * the other's death, because its socket would stay open. So every descriptor is created
- * close-on-exec; the rank's end of a socket pair is open in the launcher only from its creation to
- * the fork; and the child clears close-on-exec only for its own socket, the board and what the
- * caller passes on. Without an exec (the entry function of tests) the child closes the launcher's
- * ends itself.
+ * close-on-exec. The rank's end of a socket pair is open in the launcher only from its creation to
+ * the fork. The child clears close-on-exec only for its own socket, the board and the caller's
+ * descriptors. Without an exec (the entry function of tests) the child closes the launcher's ends
+ * itself.
  *
  * The program may have several threads, so between fork and exec only async-signal-safe functions
  * may be called. The environment is therefore built before the fork. */

@@ -1,10 +1,10 @@
-/* Stopping a job in good order: the launcher asks, and all ranks stop before the same step.
+/* Stops a job properly: the launcher asks, and all ranks stop before the same step.
  *
- * Each rank checks at the same places of its program: check 0, 1, 2, ... A rank must not decide by
+ * Each rank checks at the same points of its program: check 0, 1, 2, ... A rank must not decide by
  * itself, since another rank may check a moment later and see something else. So rank 0 decides. It
  * writes the check at which the job stops, and then posts the number of the check that it has
- * decided on. The others wait for that post, or find one of a later check. Rank 0 waits for nobody,
- * and usually its post is there before the others look. */
+ * decided on. The others wait for that post or a later one. Rank 0 never waits, and usually it has
+ * posted before the others look. */
 #include "base/error.h"
 #include "comm/network.h"
 

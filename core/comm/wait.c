@@ -1,10 +1,10 @@
-/* Waiting with a deadline: the checks of every wait between two sleeps.
+/* Waits with a deadline. This file has the checks of every wait between two sleeps.
  *
  * A waiter must not outlive the failure of a peer, yet a peer that fails cannot wake the waiters
- * (it may be dead). So a waiter sleeps for one slice at most. After each slice it looks at the
- * abort word, at whether a rank that it waits for has left, and at the clock. A failure is thus
- * noticed at most 50 ms late, and 20 looks per second cost nothing. Normally a waiter does not wait
- * for the end of its slice: the post of the flag wakes it. */
+ * (it may be dead). So a waiter sleeps for one slice at most. After each slice it checks the abort
+ * word, whether a rank that it waits for has left, and the clock. So it notices a failure at most
+ * 50 ms late, and 20 checks per second cost nothing. Normally the post of the flag wakes it before
+ * the end of its slice. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* Records where each rank waits, so that a long wait can name the missing ranks.
  *
  * A rank that has waited for 50 ms writes the call and its start into its card on the board, and
- * clears them at the end of the wait. After ten seconds, or after DUET_WARN_AFTER seconds, it
+ * clears both at the end of the wait. After ten seconds, or after DUET_WARN_AFTER seconds, it
  * prints a warning with the calls of all ranks; only the first rank to get there prints it. At the
- * deadline the same words are part of the error. */
+ * deadline the same text is part of the error. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The rule by which every mode finds its samples; data/batch.h has a worked example. */
+/* Finds the samples of a batch, by one rule for every mode; data/batch.h has a worked example. */
 #include "data/batch.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The list of data sets, and those that are generated rather than read: synthetic images and
- * random numbers. data/dataset_files.c reads the others. */
+/* The list of data sets, and the generated ones: synthetic images and random numbers.
+ * data/dataset_files.c reads the others. */
 #include "data/dataset.h"
 
 #include <stdlib.h>

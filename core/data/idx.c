@@ -1,4 +1,4 @@
-/* Reads IDX files, compressed or not: zlib's gzread reads both. The input is not trusted: sizes are
+/* Reads IDX files, compressed or not; zlib's gzread reads both. The input is not trusted: sizes are
  * checked before memory is allocated, and a file must end exactly where its header says. */
 #include "data/idx.h"
 

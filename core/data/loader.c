@@ -1,14 +1,14 @@
-/* Prefetching. A few staging buffers go round between the worker and the consumer:
+/* Prefetches batches. A few staging buffers circulate between the worker and the consumer:
  *
  *          a step for the buffer      loader_next (waits for the task)      loader_release
  *      FREE -------------------> GIVEN --------------------------------> HELD -----------> FREE
  *
  * A buffer that is GIVEN is a task of the worker (base/worker.h), which fills it. Steps are given
- * in order, and a free buffer gets one at once, so the step that the consumer waits for always has
- * a buffer. The number of buffers limits the memory.
+ * in order, and a free buffer gets the next one at once, so the step that the consumer waits for
+ * always has a buffer. The number of buffers limits the memory.
  *
- * Only the consumer touches the states. The contents of a buffer belong to its task while it is
- * GIVEN and has not ended. The order of the epoch is written only while no task runs. */
+ * Only the consumer accesses the states. The contents of a buffer belong to its task while the task
+ * is GIVEN and has not ended. The order of the epoch is written only while no task runs. */
 #include "data/loader.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The stages of preparing a batch: see prepare.h. */
+/* The stages of preparing a batch; see prepare.h. */
 #include "data/prepare.h"
 
 #include <stdlib.h>

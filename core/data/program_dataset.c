@@ -1,4 +1,4 @@
-/* Data sets of programs: those that Duet knows by name, and a program's own arrays or function. */
+/* Data sets for programs: those that Duet knows by name, and a program's own arrays or function. */
 #include "data/program_dataset.h"
 
 #include <stdlib.h>

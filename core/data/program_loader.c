@@ -1,5 +1,5 @@
-/* Batches. The internal loader is used with one device, so that a batch is a contiguous piece of
- * the epoch's order, or the share of one rank. */
+/* Batches for programs. They use the internal loader with one device, so that a batch is a
+ * contiguous piece of the epoch's order, or the share of one rank. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>

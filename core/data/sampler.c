@@ -1,7 +1,7 @@
-/* The order of an epoch and its shares. The end of the order needs care: all R replicas need
- * equally many samples, or one of them would wait forever in an allreduce that the others never
- * join. Padding trains on a few samples twice. Cutting leaves a few out, different ones in each
- * epoch if the order is shuffled. */
+/* Computes the order of an epoch and its shares. The end of the order needs care. All R replicas
+ * need the same number of samples, or one of them would wait forever in an allreduce that the
+ * others never join. Padding trains on a few samples twice. Cutting leaves a few out, different
+ * ones in each epoch if the order is shuffled. */
 #include "data/sampler.h"
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-/* The memfd of a data set: see shared_dataset.h.
+/* The memfd of a data set; see shared_dataset.h.
  *
  *     [struct header][images][labels][numbers][answers]    each at a multiple of 64 bytes
  *
  * The same program writes and reads it, so the header is shared as bytes; each process that maps it
- * sets its own pointers. The memory is filled by write(), not through a mapping. If memory runs
- * out, write() returns an error, but a mapping would end the process by SIGBUS. */
+ * sets its own pointers. write() fills the memory, not a mapping. If memory runs out, write()
+ * returns an error, but an access to a mapping would end the process with SIGBUS. */
 #include "data/shared_dataset.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Uploads ahead of the program: see uploads.h. The places are a ring: `count` of them are taken, in
- * the order of batches, and `first` is that of the program's batch, if it has one (`held`). */
+/* Uploads batches ahead of the program; see uploads.h. The places are a ring. `count` of them are
+ * in use, in order of batches; `first` holds the program's batch, if any (`held`). */
 #include "data/uploads.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* A sorted array and a binary search. A device has few allocations (parameters, gradients, a step
- * arena, staging), so moving the rest of the array at each insert costs next to nothing. */
+/* The table is a sorted array with a binary search. A device has few allocations (parameters,
+ * gradients, a step arena, staging), so moving the rest of the array at each insert is cheap. */
 #include "device/allocations.h"
 
 #include <stdint.h>

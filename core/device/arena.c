@@ -1,4 +1,4 @@
-/* First fit (device/arena.h). A device makes some hundred allocations at set-up and none in a
+/* First fit (device/arena.h). A device makes about a hundred allocations at set-up and none in a
  * steady step, so walking a list is fast enough, and simple. */
 #include "device/arena.h"
 

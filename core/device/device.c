@@ -1,6 +1,5 @@
-/* The part of devices that is the same for every kind: their properties, and memory with its exact
- * ledger. The differences between a CPU thread and a GPU are behind device->ops
- * (device/table.h). */
+/* The part of devices that all kinds share: their properties, and memory with its exact ledger. The
+ * differences between a CPU thread and a GPU are behind device->ops (device/table.h). */
 #include "device/device.h"
 
 #include <stdio.h>

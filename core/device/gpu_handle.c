@@ -1,4 +1,4 @@
-/* Packs, checks and compares the handles of GPU memory: see gpu_handle.h. */
+/* Packs, checks and compares the handles of GPU memory; see gpu_handle.h. */
 #include "device/gpu_handle.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The kinds of device and their names: the place to add another. A device of a kind opens and
- * closes. */
+/* The kinds of device and their names, where a new kind is added. The file also opens and closes a
+ * device of a kind. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Names and costs of operations, below their table. Flops are counted from the shapes only, a
- * multiply-add as two, so that every kernel of every kind of device is measured against the same
+/* Names and costs of operations, from their table. Flops are counted only from the shapes, with two
+ * for a multiply-add, so that every kernel on every kind of device is measured against the same
  * number. */
 #include "device/op_table.h"
 

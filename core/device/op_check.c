@@ -1,5 +1,5 @@
-/* The table of the ops (op_table.c) as a checker. Kernels check nothing themselves, so a wrong
- * shape would be a wild read on a GPU; here it becomes one error line in the caller.
+/* Checks operands against the table of the ops (op_table.c). Kernels check nothing themselves, so a
+ * wrong shape would be a wild read on a GPU; here it becomes a one-line error in the caller.
  *
  * Three checks follow one another: the signature (which operands an op takes, their types, ranks
  * and layouts), how their shapes relate (op_letters.c, op_rules.c), and overlaps in memory. */

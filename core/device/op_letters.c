@@ -1,5 +1,5 @@
-/* The letters of op_table.c: a letter is the same number in all operands of a launch. It also
- * computes a row's flops from them. */
+/* Evaluates the symbolic dimensions of op_table.c, the letters. A letter is the same number in all
+ * operands of a launch. The file also computes a row's flops from them. */
 #include "device/op_table.h"
 
 #include <ctype.h>

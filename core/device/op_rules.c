@@ -1,8 +1,8 @@
-/* Rules about an op's operands that letters cannot express (op_table.c): sums of dimensions,
- * settings that do not fit, layouts. Types, ranks and letters were checked before (op_check.c).
+/* Rules about an op's operands that symbolic dimensions (op_table.c) cannot express: sums, invalid
+ * settings, layouts. op_check.c has checked types, ranks and dimensions before.
  *
- * A layer refuses wrong arguments of a program before it launches anything, with their values. What
- * is caught here is a mistake of the layer itself, so a rule only says which one. */
+ * A layer refuses a program's wrong arguments before it launches anything, and names their values.
+ * These rules catch mistakes of the layer itself, so a rule only names the mistake. */
 #include "device/op_table.h"
 
 /* 1: t has these sizes. */

@@ -1,22 +1,22 @@
 /* The ops, one row each: their operands, how the operands' shapes relate, and the flops of a
- * launch. Only this table says so: op_check.c checks operands by it, op_letters.c counts flops. The
- * bytes of a launch are those of its operands (scheduled.c).
+ * launch. No other code states this: op_check.c checks operands with the table, and op_letters.c
+ * counts flops. The bytes of a launch are those of its operands (scheduled.c).
  *
  * An operand is its name, its type and its shape. Types: f F32, d F64, i I32, l I64, u U64, b U8, w
  * F32 or I32; with n it may be in N16 (tensor.h), and then all operands with an n do; with ? it may
  * be left out; with s it may be strided (tensor.h), and two strided outputs may be parts of one
- * tensor; with = it may be the very memory of out[0]. Outputs are overwritten, not added to, and
+ * tensor; with = it may be the same memory as out[0]. Outputs are overwritten, not added to, and
  * overlap no input, unless `=` or a note says otherwise. If activations are in N16, weights, biases
  * and their gradients stay PLAIN.
  *
- * In a shape each letter is a dimension: the same letter is the same number in all operands of the
- * row. A digit is itself, a dot stands for any further dimensions, the same in all operands, and a
- * question mark for any shape. `MK|KM` is (M,K), or (K,M) where `transposed` says so. N are
- * samples, C channels, H x W pixels, O output channels, P x Q output pixels, K inputs and M outputs
- * of a linear layer. A `rule` checks the settings and relations that letters cannot express.
+ * In a shape each letter is a symbolic dimension, the same number in all operands of the row. A
+ * digit is itself, a dot stands for any further dimensions, the same in all operands, and a
+ * question mark for any shape. `MK|KM` is (M,K), or (K,M) if `transposed` is set. N are samples, C
+ * channels, H x W pixels, O output channels, P x Q output pixels, K inputs and M outputs of a
+ * linear layer. A `rule` checks settings and relations that letters cannot express.
  *
- * Flops are a number times the dimensions after it: a multiply-add is 2, a root or a quotient 1, a
- * move of data 0. If they depend on settings, `cost` counts them.
+ * Flops are a number times the dimensions after it. A multiply-add counts 2, a root or a quotient
+ * 1, a move of data 0. If they depend on settings, `cost` counts them.
  *
  * `step`: the op always reads the step block. `segment`: one segment per launch, since the op sums
  * over samples or needs a sample's index in its segment. */

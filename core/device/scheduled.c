@@ -1,4 +1,4 @@
-/* The calls of device.h, as entries of a schedule: see scheduled.h. */
+/* Writes the calls of device.h as entries of a schedule; see scheduled.h. */
 #include "device/scheduled.h"
 
 #include <stdio.h>

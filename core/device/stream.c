@@ -1,6 +1,5 @@
-/* The part of streams that is the same for every kind. Each call is checked in the caller before it
- * is enqueued, so a mistake is reported where it was made. The kind decides how the work then
- * runs. */
+/* The part of streams that all kinds share. Each call is checked in the caller before it is
+ * enqueued, so a mistake is reported where it is made. The kind decides how the work then runs. */
 #include <stdio.h>
 
 #include "base/error.h"

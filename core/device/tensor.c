@@ -1,4 +1,4 @@
-/* Sizes and views of tensors. Everything here is arithmetic on the shape; no memory is touched. */
+/* Sizes and views of tensors. All functions only compute with the shape and access no memory. */
 #include "device/tensor.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
-/* The walk over a pass in the order of PyTorch's engine: see autograd_memory.h.
+/* Walks over a pass in the order of PyTorch's engine; see autograd_memory.h.
  *
- *     forward each op keeps alive what it saves; other tensors are freed
+ *     forward    each op keeps alive what it saves; other tensors are freed
  *     backward   an op makes the gradients of its operands and parameters (here is the peak), and
  *                then releases the gradient of its result and what it has saved
  *
- * Memory is counted by its home: the var that brought it. A var that is a view uses the memory of
+ * Memory is counted at its home, the var that allocated it. A var that is a view uses the memory of
  * another. */
 #include "nn/autograd_memory.h"
 

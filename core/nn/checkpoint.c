@@ -1,8 +1,8 @@
-/* Checkpoints of a program: one safetensors file with parameters, buffers, the optimizer's state
+/* A checkpoint of a program is one safetensors file with parameters, buffers, the optimizer's state
  * and the program's position. The names are those of the command's checkpoints
- * (train/files/resume.h): "W1", "optimizer.exp_avg.W1", "optimizer.step". The texts of __metadata__
- * hold the rest. A program's checkpoint lacks the command's settings, so --resume refuses it; a
- * program may read the command's checkpoints. */
+ * (train/files/resume.h): "W1", "optimizer.exp_avg.W1", "optimizer.step". The strings in
+ * __metadata__ hold the rest. A program's checkpoint lacks the command's settings, so --resume
+ * refuses it; a program may read the command's checkpoints. */
 #include <float.h>
 #include <inttypes.h>
 #include <stdio.h>

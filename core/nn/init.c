@@ -1,7 +1,7 @@
 /* Initialisers. An output is a sum of fan_in products, so weights shrink like 1 / sqrt(fan_in) to
  * keep the spread of activations from growing layer by layer. PyTorch's default slope sqrt(5) makes
- * the gain sqrt(1/3), so the bound is 1 / sqrt(fan_in) for weight and bias alike. It is computed in
- * PyTorch's steps here, because their roundings change the last bit. */
+ * the gain sqrt(1/3), so the bound is 1 / sqrt(fan_in) for weight and bias alike. The code follows
+ * PyTorch's steps, because their roundings change the last bit. */
 #include "nn/init.h"
 
 #include <math.h>

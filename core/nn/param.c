@@ -1,4 +1,4 @@
-/* The two arenas of a model's parameters: param.h says why they run in reverse registration. */
+/* The two arenas of a model's parameters. param.h says why their order is reversed. */
 #include "nn/param.h"
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-/* Parts of tensors: views of rows, tensors put together from others along a dimension, and tensors
- * spread over devices and brought back, as in the first and the last step of DataParallel.
+/* Parts of tensors: views of rows, tensors joined from others along a dimension, and tensors
+ * scattered over devices and gathered again, as in the first and the last step of DataParallel.
  *
- * Cut along dimension `dim`, a part is one block for each place in the dimensions before it:
+ * Cut along dimension `dim`, a part has one block for each index in the dimensions before it:
  *
  *     (2, 4) along 1 into two parts     0 1|2 3      part 0: 0 1     part 1: 2 3
- *                                       4 5|6 7              4 5             6 7       */
+ *                                       4 5|6 7              4 5             6 7 */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* A pass: forward and backward on the tape, for programs and for the command's replicas. It keeps
- * the first error, tells the reducer of the parameters (DDP) when a pass begins and when its
- * gradients are complete, and reads results back.
+/* A pass is forward and backward on the tape, for programs and for the command's replicas. This
+ * file keeps the first error, tells the reducer of the parameters (DDP) when a pass begins and when
+ * its gradients are complete, and reads results back.
  *
  * A program's pass is one segment. Its virtual device is the number of the device, so dropout draws
- * different masks on different devices. A replica brings the segments of its virtual devices. */
+ * different masks on different devices. A replica supplies the segments of its virtual devices. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The results of a pass that a program can read: losses, values of vars and gradients of leaves.
- * Also the sum of losses. It is not a tensor: backward goes back through each term with the term's
- * own reduction, as for loss_a + loss_b in PyTorch. */
+ * The file also adds losses. Such a sum is not a tensor: backward goes through each term with the
+ * term's own reduction, as for loss_a + loss_b in PyTorch. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

@@ -1,7 +1,7 @@
 /* Tensors on devices: copies to and from host memory, copies between devices, sums in place.
  *
  * A copy between two devices waits three times: until the source is written, until the destination
- * is no longer read, and until the copy is done. The public library does not overlap copies with
+ * is no longer read, and until the copy is done. So the public library does not overlap copies with
  * computation. */
 #include "nn/tensor.h"
 

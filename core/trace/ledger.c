@@ -1,4 +1,4 @@
-/* Ledgers of memory and of traffic: see ledger.h. */
+/* Ledgers of memory and of traffic; see ledger.h. */
 #include "trace/ledger.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The names of the modes: see mode.h. */
+/* The names of the modes; see mode.h. */
 #include "trace/mode.h"
 
 const char *mode_name(enum run_mode mode) {

@@ -1,5 +1,5 @@
-/* The run record: the figures that reports derive from it. Its JSON is in record_json.c, what it
- * owns in record_bytes.c. */
+/* The figures that reports derive from a run record. record_json.c has its JSON, and record_bytes.c
+ * the memory that it owns. */
 #include "trace/record.h"
 
 #include <math.h>

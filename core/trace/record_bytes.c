@@ -1,4 +1,4 @@
-/* Writes, reads and frees a record by one walk over its arrays: see record_bytes.h. */
+/* Writes, reads and frees a record with one walk over its arrays; see record_bytes.h. */
 #include "trace/record_bytes.h"
 
 #include <stdlib.h>

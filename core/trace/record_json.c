@@ -1,4 +1,4 @@
-/* The run record as JSON: a line for each field of docs/json.md, in the order of the file. */
+/* Writes the run record as JSON, with a line per field of docs/json.md, in the file's order. */
 #include <math.h>
 #include <stdio.h>
 

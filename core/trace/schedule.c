@@ -1,5 +1,5 @@
-/* Programs of threads, written down: see schedule.h. One lock guards all of it; a dry run issues
- * a few thousand entries. */
+/* Records the programs of threads; see schedule.h. One lock guards everything, since a dry run
+ * issues only a few thousand entries. */
 #include "trace/schedule.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Span logs: a growing array with one writer. It is read when the writer is done, so there is no
+/* A span log is a growing array with one writer. It is read when the writer is done, so it needs no
  * lock. */
 #include "trace/span.h"
 

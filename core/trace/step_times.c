@@ -1,4 +1,4 @@
-/* Medians and spreads over the steps: see step_times.h. */
+/* Medians and spreads over the steps; see step_times.h. */
 #include "trace/step_times.h"
 
 #include <stdlib.h>

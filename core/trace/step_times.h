@@ -2,8 +2,8 @@
  * longer than another one or was only disturbed in a few steps; the spread over the steps can.
  *
  * The spread is half the range of the middle 68 % of the steps. For normally distributed times it
- * is the standard deviation. Unlike that, it does not grow with the first step, which touches new
- * memory, or with a single disturbed step. */
+ * is the standard deviation. Unlike the standard deviation, it does not grow with the first step,
+ * which touches new memory, or with a single disturbed step. */
 #ifndef TRACE_STEP_TIMES_H
 #define TRACE_STEP_TIMES_H
 
@@ -11,7 +11,7 @@
 
 /* One device's times in the first TRACE_STEPS steps. All zero: empty. */
 struct step_time {
-    int64_t start_ns; /* start of its first span on the compute lane; 0: none */
+    int64_t start_ns; /* start of the step's first span on the compute lane; 0: none */
     int64_t phase_ns[PHASE_COUNT];
 };
 struct step_times {
@@ -20,12 +20,11 @@ struct step_times {
 };
 void step_times_free(struct step_times *times);
 
-/* Adds a span to its step; does nothing for spans that wait, that belong to no step, to evaluation
- * or to another lane than the compute lane, and without host memory. first_step is the run's first
- * step. */
+/* Adds a compute-lane span to its step. It ignores spans of other lanes, waits, spans of evaluation
+ * or without a step, and all spans if host memory runs out. first_step is the run's first step. */
 void step_times_add(struct step_times *times, const struct span *span, int first_step);
 
-/* Sets the medians and spreads of `device`. */
+/* Sets the medians and spreads in `device`. */
 void step_times_sum_up(const struct step_times *times, struct device_record *device);
 
 /* The median of values[0..count) and the spread; sorts them. Both are 0 if count is 0. */

@@ -1,5 +1,5 @@
-/* A cell of the grid on which executors are tested: a count, an algorithm and an input; and its
- * judges, the reference executor and a sum in double. */
+/* A cell of the grid on which executors are tested: a count, an algorithm and an input. Its judges
+ * are the reference executor and a sum in double. */
 #ifndef TESTS_ALLREDUCE_CELL_H
 #define TESTS_ALLREDUCE_CELL_H
 

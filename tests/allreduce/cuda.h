@@ -1,4 +1,4 @@
-/* What the tests of allreduce on GPUs share: how many GPUs a test needs, and which executor runs a
+/* Shared by the tests of allreduce on GPUs: how many GPUs a test needs, and which executor runs a
  * job on them. */
 #ifndef TESTS_ALLREDUCE_CUDA_H
 #define TESTS_ALLREDUCE_CUDA_H

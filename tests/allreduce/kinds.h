@@ -1,4 +1,4 @@
-/* Kinds of calls, for tests that walk over all of them: a collective, and of an allreduce the
+/* Kinds of calls, for tests that walk over all of them: a collective, and for an allreduce its
  * algorithm. */
 #ifndef TESTS_ALLREDUCE_KINDS_H
 #define TESTS_ALLREDUCE_KINDS_H

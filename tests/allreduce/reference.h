@@ -1,5 +1,5 @@
 /* The reference executor: one thread runs the plans of all ranks, element by element, in the
- * plainest way, so that a reader can see that it is right. Every executor must give its bits. It
+ * simplest way, so that a reader can see that it is right. Every executor must give its bits. It
  * also finds errors that a real run would show only as a hang or a crash: a wait that no post ever
  * satisfies, a range outside of memory, a flag that would go backwards. */
 #ifndef TESTS_ALLREDUCE_REFERENCE_H

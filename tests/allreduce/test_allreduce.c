@@ -1,6 +1,6 @@
-/* Allreduce by real processes over shared memory: a grid of ranks, counts and algorithms, against
- * the bits of the reference executor and against sums in double; calls in a row; spans and
- * traffic. */
+/* Allreduce in real processes over shared memory: a grid of ranks, counts and algorithms is
+ * compared with the bits of the reference executor and with sums in double. The file also tests
+ * consecutive calls, spans and traffic. */
 #include "tests/allreduce/cell.h"
 
 #include <sched.h>

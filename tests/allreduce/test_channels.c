@@ -1,7 +1,7 @@
-/* The channels of the spin kernel (allreduce/cuda/spin.h), on the host: that they never share an
- * element, for every plan; and that they need nothing from each other: one thread stands for all
- * ranks and all channels, advances any of them at random through calls in a row, and gets the
- * reference's bits. The very functions of the kernel are called, but for its loops. */
+/* The channels of the spin kernel (allreduce/cuda/spin.h), on the host. For every plan they never
+ * share an element, and they need nothing from each other: one thread runs all ranks and all
+ * channels, advances them at random through several calls, and gets the reference's bits. It calls
+ * the kernel's own functions, except its loops. */
 #include "tests/allreduce/world.h"
 
 /* ---- no element has two channels ---- */

@@ -1,9 +1,9 @@
 /* Allreduce on GPUs, with ranks as real processes: several on one GPU (stepwise), a GPU for each
- * (spin), and GPUs that cannot reach each other (staged). Every algorithm and many counts against
- * the reference executor's bits; calls in a row.
+ * (spin), and GPUs that cannot reach each other (staged). Every algorithm and many counts must have
+ * the reference executor's bits, also in consecutive calls.
  *
- * Runs on the emulated runtime (make EMULATION=1) and on machines with GPUs, where a test is
- * skipped that needs more GPUs than there are. */
+ * It runs on the emulated runtime (make EMULATION=1) and on machines with GPUs, where it skips
+ * tests that need more GPUs. */
 #include "tests/allreduce/cuda.h"
 
 /* NCCL cannot be loaded, so that `auto` does not take it where GPUs do not reach each other. */

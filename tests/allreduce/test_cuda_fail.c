@@ -1,6 +1,6 @@
 /* Allreduce on GPUs when a rank dies, stops or leaves while the others' streams (stepwise) or
  * kernels (spin) wait for its flag; what is refused at init; and the spans, traffic and memory of
- * calls that went well. */
+ * successful calls. */
 #include "tests/allreduce/cuda.h"
 #include "tests/allreduce/lose.h"
 

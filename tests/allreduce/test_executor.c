@@ -1,6 +1,6 @@
-/* The executor of emulated devices without processes: its moves against the reference, and whole
- * calls by ranks that are threads, so that the thread sanitizer sees every load and store of every
- * rank. And the choice of `auto`. */
+/* The executor of emulated devices without processes. Its moves are compared with the reference.
+ * Whole calls run with threads as ranks, so that the thread sanitizer sees every load and store of
+ * every rank. The file also tests the choice of `auto`. */
 #include "tests/allreduce/shared.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* What becomes of an allreduce when a rank dies, is stopped, or asks for something else. */
+/* What happens to an allreduce when a rank dies, is stopped, or makes a different call. */
 #include "tests/allreduce/lose.h"
 
 /* Survivors know within a second; busy machines and sanitizers get five. If they only noticed by

@@ -1,5 +1,5 @@
-/* Hops against the plans they are made of: the moves must end with the terms of all ranks, each
- * once; the bytes must be those of the plans; the number of hops must be the textbook's. */
+/* Compares hops with the plans that they come from. The moves must end with the terms of all ranks,
+ * each once. The bytes must be those of the plans, and the number of hops the textbook's. */
 #include "tests/harness/harness.h"
 
 #include <stdint.h>

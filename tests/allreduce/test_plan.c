@@ -1,4 +1,4 @@
-/* The planner, judged by what the reference executor makes of its plans: every algorithm, up to 64
+/* Checks the planner by the reference executor's results for its plans: every algorithm, up to 64
  * ranks, counts and slices that do not divide evenly. */
 #include "tests/harness/harness.h"
 

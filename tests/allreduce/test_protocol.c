@@ -1,18 +1,18 @@
-/* Every interleaving of the plans, explored.
+/* Explores every interleaving of the plans.
  *
- * A run of n ranks is a walk through states: how far each rank is, and what is in memory. A
- * step has two halves, begin (its flags have arrived, it starts to read and write) and end (all
- * is written, its flags are posted), so two steps of different ranks can overlap. From every
- * state each rank that can move is moved, and no state is visited twice. So every state that a run
- * can reach is visited, and in each of them:
+ * A run of n ranks is a walk through states: how far each rank is, and what is in memory. A step
+ * has two halves, begin (its flags have arrived, it starts to read and write) and end (all is
+ * written, its flags are posted), so two steps of different ranks can overlap. From every state the
+ * explorer moves each rank that can move, and visits no state twice. So it visits every state that
+ * a run can reach, and in each of them:
  *
  *   - no step overlaps another rank's step on a range that one of them writes   else: a race
  *   - some rank can move, unless all are at the end                             else: a deadlock
  *   - after a call each rank finds the right sum, and writes its next input     else: a wrong sum
  *
  * Three calls run in a row, because scratch alternates between two halves, on 2 to 4 ranks with 6
- * elements in one, two or three slices. Then the explorer itself is tested: whatever wait is
- * dropped from whatever plan, it must find it. */
+ * elements in one, two or three slices. Then the explorer itself is tested: it must find any wait
+ * that is dropped from any plan. */
 #include "tests/allreduce/explore.h"
 
 /* ---- the plans as they are ---- */

@@ -1,6 +1,5 @@
-/* Ranks that make calls by the spin kernel's text on the host: their memory, plans and
- * parameters, and the judgement of what they end with. Who runs them, and in which order, is the
- * test's own. */
+/* Ranks that make calls with the spin kernel's source on the host: their memory, plans and
+ * parameters, and the check of their results. The test runs them, in an order that it chooses. */
 #ifndef TESTS_ALLREDUCE_WORLD_H
 #define TESTS_ALLREDUCE_WORLD_H
 

@@ -1,4 +1,4 @@
-/* The buckets of a plan as PyTorch's logging data has them: "9 8 7 6 4 5 3 2, 1 0". */
+/* Prints the buckets of a plan like PyTorch's logging data: "9 8 7 6 4 5 3 2, 1 0". */
 #ifndef TESTS_DDP_INDICES_H
 #define TESTS_DDP_INDICES_H
 

@@ -1,5 +1,4 @@
-/* What the tests of DDP share: a job of real processes that train, and its answers in shared
- * memory.
+/* Shared by the tests of DDP: a job of real processes that train, and its results in shared memory.
  *
  * The test fills in a struct job, launches run_rank (or a variant of it) on every rank, and
  * reads job->out. Ranks draw the same data from the same seed and take their shares by the rule

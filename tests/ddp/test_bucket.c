@@ -1,4 +1,4 @@
-/* Buckets: PyTorch's assignment to the byte, and what must hold of any assignment. */
+/* Buckets equal PyTorch's assignment to the byte, and have the properties of every assignment. */
 #include "tests/harness/harness.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* DDP in real processes: the gradients are the ranks' gradients added in fold order, to the bit,
- * and everything that follows from it. Judged against a plain loop in this process: one replica
+/* DDP in real processes: the gradients equal the ranks' gradients added in fold order, in every
+ * bit, with all consequences. The judge is a simple loop in this process, in which one replica
  * takes every rank's share in turn. */
 #include "tests/ddp/job.h"
 

@@ -1,5 +1,5 @@
-/* When a rank of DDP differs, fails, leaves out a parameter or dies: which rank reports what, and
- * that no rank goes on waiting. */
+/* A rank of DDP differs, fails, leaves out a parameter or dies. The tests check which rank reports
+ * what, and that no rank waits any longer. */
 #include "tests/ddp/job.h"
 
 /* A peer learns of a failure through the abort word or a pidfd: at once, or within seconds on a

@@ -1,5 +1,5 @@
-/* Programs whose ranks make different calls, drawn at random: a group's call or a pass of duet_ddp
- * on one rank alone. The job ends long before its deadline, and its error names that rank. */
+/* Random programs whose ranks make different calls: a group's call or a pass of duet_ddp is only on
+ * one rank. The job ends long before its deadline, and its error names that rank. */
 #include <unistd.h>
 
 #include "base/clock.h"

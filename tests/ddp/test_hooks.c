@@ -1,6 +1,6 @@
-/* Communication hooks of a duet_ddp: buckets come in order and whole; a hook may do its work at
- * once or begin it; fp16 and bf16 give PyTorch's bits and keep their bounds; what goes wrong is
- * said. With CUDA_EMULATION on GPUs too. */
+/* Communication hooks of a duet_ddp get whole buckets in order, and may do their work at once or
+ * only begin it. fp16 and bf16 give PyTorch's bits and keep their bounds. Errors are reported. With
+ * CUDA_EMULATION the tests also run on GPUs. */
 #include "tests/ddp/program_bed.h"
 #include "tests/golden/golden.h"
 

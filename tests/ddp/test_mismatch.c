@@ -1,6 +1,6 @@
-/* Ranks that misbehave: one makes another call than its peers, or one call less. Every such job
- * ends with an error that names ranks and calls, at once or at the deadline; none goes on with
- * wrong sums. */
+/* Ranks that misbehave: one makes a different call than its peers, or one call fewer. Every such
+ * job ends with an error that names ranks and calls, at once or at the deadline. None continues
+ * with wrong sums. */
 #include "tests/ddp/job.h"
 
 #define WORDS "Detected mismatch between collectives on ranks. Rank "

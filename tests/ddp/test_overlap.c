@@ -1,5 +1,5 @@
-/* What buckets are for, seen in the spans: an allreduce begins while backward still computes. In
- * the first step, with its one bucket, it cannot. */
+/* The spans show the use of buckets: an allreduce begins while backward still computes. In the
+ * first step, with its one bucket, it cannot. */
 #include "tests/ddp/job.h"
 
 #include <stdatomic.h>

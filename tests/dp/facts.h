@@ -1,5 +1,5 @@
-/* PyTorch's numbers of functions on the tape, from tests/golden/: values, and the gradients of what
- * they were given. */
+/* PyTorch's numbers for functions on the tape, from tests/golden/: values, and the gradients of
+ * their inputs. */
 #ifndef TESTS_API_FACTS_H
 #define TESTS_API_FACTS_H
 

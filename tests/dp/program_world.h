@@ -1,5 +1,5 @@
-/* A net of two layers under DataParallel, for the tests of it: devices, equal parameters twice, a
- * tape beside it, and a forward function that goes wrong where it is told to. */
+/* A net of two layers under DataParallel, for its tests: devices, two sets of equal parameters, a
+ * tape for comparison, and a forward function that fails at a given place. */
 #ifndef TESTS_API_DP_WORLD_H
 #define TESTS_API_DP_WORLD_H
 

@@ -1,6 +1,5 @@
-/* What the tests of DP share: the strategy of the trainer in a session made by hand, devices,
- * weights that make a difference, batches cut by virtual device. tests/dp/judge.h has what they are
- * compared with. */
+/* Shared by the tests of DP: the trainer's strategy in a session made by hand, devices, unequal
+ * weights, batches cut by virtual device. tests/dp/judge.h has the reference. */
 #ifndef TESTS_DP_RIG_H
 #define TESTS_DP_RIG_H
 

@@ -1,4 +1,4 @@
-/* The warning of devices that are not alike: PyTorch's rule and words. */
+/* The warning about unequal devices follows PyTorch's rule and words. */
 #include "tests/harness/harness.h"
 
 #include "dp/balance.h"

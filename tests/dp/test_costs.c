@@ -1,5 +1,5 @@
-/* What DP costs: which device holds the gathered output, how many bytes cross each link in one
- * step, which phase runs on which device, and that a steady step allocates nothing. */
+/* The costs of DP: which device holds the gathered output, how many bytes cross each link in a
+ * step, and which phase runs on which device. Also, a steady step allocates nothing. */
 #include "tests/dp/rig.h"
 
 #include "scatter_gather/scatter_gather.h"

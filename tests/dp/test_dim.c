@@ -1,5 +1,5 @@
 /* DataParallel, scatter and cat along dimension 1, for sequences that come first: (L,N,H). The same
- * numbers with the samples first give the same bits. With CUDA_EMULATION on GPUs too. */
+ * numbers with the samples first give the same bits. With CUDA_EMULATION it also runs on GPUs. */
 #include "tests/dp/facts.h"
 
 enum { W, B, PARAMS, DEVICES = 4, L = 3, N = 10, H = 4, O = 5, WORDS = 7, ALL = L * N * O };

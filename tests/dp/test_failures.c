@@ -1,6 +1,6 @@
-/* DP when something fails: a replica without memory, wrong set-ups, a thread that does not come
- * back. Nothing hangs, nothing leaks (rig_free looks at every ledger), and the parameters are
- * those of before the step. */
+/* Failures in DP: a replica without memory, wrong set-ups, a thread that does not return. Nothing
+ * hangs, nothing leaks (rig_free checks every ledger), and the parameters are those from before the
+ * step. */
 #include "tests/dp/judge.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* duet_data_parallel: outputs and gradients are those of the same chunks on one device,
- * whatever the number of devices, with uneven and empty chunks; failures in replicas. */
+/* duet_data_parallel: outputs and gradients equal those of the same chunks on one device, for any
+ * number of devices, with uneven and empty chunks. The file also tests failures in replicas. */
 #include <math.h>
 
 #include "tests/dp/program_world.h"

@@ -1,5 +1,5 @@
-/* duet_data_parallel: arguments that are refused, calls on a tape that cannot work, and a thread
- * that does not come back. */
+/* duet_data_parallel: arguments that are refused, calls that cannot work on a tape, and a thread
+ * that does not return. */
 #include "tests/dp/program_world.h"
 
 /* Replica 1 is late, and looks at its samples when everybody has given it up. */

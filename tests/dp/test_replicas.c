@@ -1,5 +1,5 @@
-/* duet_data_parallel: buffers are those of the first replica; the gradient of the input; gradients
- * added up over several backwards. With CUDA_EMULATION on GPUs too. */
+/* duet_data_parallel: the first replica's buffers, the gradient of the input, and gradients added
+ * up over several backwards. With CUDA_EMULATION the tests also run on GPUs. */
 #include <math.h>
 
 #include "tests/duet/shared.h"

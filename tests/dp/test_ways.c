@@ -1,7 +1,7 @@
-/* What can be taken from device 0 and leaves the bits as they are: --output-device, whose device
- * gathers the outputs and computes the loss, and --dp-reduce sharded, where other devices add the
- * gradients up. Every combination trains the model of one device, and every link carries exactly
- * what it should. */
+/* Two options take work from device 0 without changing bits: --output-device, whose device gathers
+ * the outputs and computes the loss, and --dp-reduce sharded, with which other devices add up the
+ * gradients. Every combination trains the model of one device, and every link carries exactly the
+ * expected bytes. */
 #include "tests/dp/judge.h"
 
 /* Samples of each step: a multiple of the devices, not a multiple, fewer than devices, one; then an

@@ -1,5 +1,5 @@
-/* Sharded data parallel: units and shards as integers, the bits of a single device, memory and
- * bytes by formula, and ranks that fail or differ. Whole runs are jobs of this very program. */
+/* Sharded data parallel: units and shards as integers, the bits of a single device, formulas for
+ * memory and bytes, and ranks that fail or differ. Whole runs are jobs of this program. */
 #include <unistd.h>
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* Sharded training compared with PyTorch's fully_shard (tests/golden/make_fsdp.py): the losses, and
- * of each parameter and of its optimizer state the rows that a rank of PyTorch holds. */
+/* Compares sharded training with PyTorch's fully_shard (tests/golden/make_fsdp.py): the losses, and
+ * the rows of each parameter and its optimizer state that a rank of PyTorch holds. */
 #include "base/error.h"
 #include "base/files/safetensors.h"
 #include "tests/app/cli/run.h"

@@ -1,6 +1,6 @@
-/* duet_fsdp_wrap in programs: after some steps the files of parameters, buffers and optimizer are
- * those of a duet_ddp, byte by byte, whatever is sharded, and whatever the model does with its
- * parameters. With CUDA_EMULATION on GPUs too. */
+/* duet_fsdp_wrap in programs: after some steps the files of parameters, buffers and optimizer equal
+ * those of a duet_ddp, byte by byte, whatever is sharded and however the model uses its parameters.
+ * With CUDA_EMULATION the tests also run on GPUs. */
 #include <math.h>
 #include <stdlib.h>
 

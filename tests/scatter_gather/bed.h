@@ -1,10 +1,10 @@
-/* What the tests of the collectives share: devices, pending writes, and a look at every link.
+/* Shared by the tests of the collectives: devices, pending writes, and a check of every link.
  *
- * One thread acts for all devices in turn. On `host-late` nothing runs before somebody waits for
- * it. So a collective that forgot an event reads old bytes there, or work that should have come
+ * One thread acts for all devices in turn. On `host-late` work runs only when something waits for
+ * it. So a collective that lacks an event reads old bytes there, or work that should have run
  * before it overwrites its result. Results are read from the last device down, which shows whether
- * everything that brings them is waited for; and from device 0 up, which shows whether device 0,
- * read first and alone, waits for what the others still have in their queues. */
+ * the events cover all work before them. They are also read from device 0 up, which shows whether
+ * device 0, read first and alone, waits for work still in the other devices' queues. */
 #ifndef TESTS_SCATTER_GATHER_BED_H
 #define TESTS_SCATTER_GATHER_BED_H
 

@@ -1,4 +1,4 @@
-/* Broadcast and reduce-add on emulated devices, prompt and late, against the fold over whole
+/* Compares broadcast and reduce-add on emulated devices, prompt and late, with the fold over whole
  * arrays: every bit, the bytes of every link, and groups that begin and end inside the arena. */
 #include "tests/scatter_gather/bed.h"
 

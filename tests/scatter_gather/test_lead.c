@@ -1,5 +1,5 @@
-/* A device other than 0 leads: it gathers and scatters on its own stream, and when device 0 leads
- * again, whoever follows device 0 follows that device, too. */
+/* A device other than 0 leads. It gathers and scatters on its own stream. When device 0 leads
+ * again, streams that follow device 0 also follow that device. */
 #include "tests/scatter_gather/bed.h"
 
 enum { N = 4, ROWS = 3, WIDTH = 50, SHARE = ROWS * WIDTH };

@@ -1,4 +1,4 @@
-/* Scatter and gather on emulated devices, prompt and late, against plain loops: every byte,
+/* Compares scatter and gather on emulated devices, prompt and late, with simple loops: every byte,
  * every link. */
 #include "tests/scatter_gather/bed.h"
 

@@ -1,4 +1,4 @@
-/* The integers of scatter_gather/: offsets of rows, and coalesced groups. */
+/* Tests the integer functions of scatter_gather/: offsets of rows, and coalesced groups. */
 #include "tests/harness/harness.h"
 
 #include <limits.h>

@@ -1,5 +1,5 @@
-/* The sharded reduce: shards cover each range once, their sums have the bits of one sum on
- * device 0, and device 0 waits for all of them. */
+/* The sharded reduce: shards cover each range once, their sums have the bits of one sum on device
+ * 0, and device 0 waits for all shards. */
 #include "tests/scatter_gather/bed.h"
 
 #include "scatter_gather/shards.h"

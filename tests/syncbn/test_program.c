@@ -1,6 +1,6 @@
-/* Batch normalisation in a program under duet_ddp. SyncBatchNorm: ranks with uneven shares of a
- * batch compute what one process computes of all of it. Buffers: rank 0's go to all when PyTorch
- * sends them, and into files. With CUDA_EMULATION on GPUs too. */
+/* Batch normalisation in a program under duet_ddp. With SyncBatchNorm, ranks with uneven shares of
+ * a batch compute what one process computes from all of it. Rank 0's buffers go to all ranks when
+ * PyTorch sends them, and into files. With CUDA_EMULATION the tests also run on GPUs. */
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
-/* SyncBatchNorm over real ranks: what PyTorch computes of the whole batch in float64, however the
- * batch is shared out; the very bits of one device that holds the same segments; eval; and a rank
- * that dies in the middle. */
+/* SyncBatchNorm over real ranks computes what PyTorch computes from the whole batch in float64,
+ * however the batch is divided. It has the same bits as one device that holds the same segments.
+ * The file also tests eval, and a rank that dies in the middle. */
 #include "syncbn/syncbn.h"
 
 #include <signal.h>

@@ -23,29 +23,28 @@
 /* Must not move in memory while it is open. */
 struct atomic_file {
     FILE *file;     /* what the caller writes to */
-    char *name;     /* the path as the caller gave it; error messages quote it */
+    char *name;     /* the caller's path, which error messages quote */
     char *target;   /* the path to replace; NULL: `file` writes directly */
     char *beside;   /* the temporary name in the folder of the target */
-    int named;      /* 1: the content has that name */
+    int named;      /* 1: the content has the temporary name */
     int fd, error;  /* the descriptor of `file`; errno of the first failed write, 0: none */
-    int disposable; /* set by the caller: content that cannot be put in place is dropped */
+    int disposable; /* set by the caller: drop content that cannot be put in place */
 };
 
 /* Opens f->file for writing. The file gets the permissions of the one it replaces. ERR_FAILED:
- * `path` cannot be written, or the file there is read-only; ERR_USAGE: it is "-"; ERR_MEMORY. */
+ * `path` cannot be written, or the file is read-only. ERR_USAGE: it is "-". ERR_MEMORY. */
 int atomic_open(struct atomic_file *f, const char *path);
 
-/* The real path of the file that would be replaced, which the caller frees. NULL: `path` leads to
- * something other than a file, or nowhere, or there is no memory. */
+/* The real path of the file that would be replaced, which the caller frees. NULL: `path` does not
+ * lead to a file, or memory ran out. */
 char *atomic_target(const char *path);
 
-/* Syncs and closes the file and puts it in place. ERR_FAILED: that did not succeed, and the old
- * file is still there. If all content was written but cannot be put in place, the error says where
- * it is. */
+/* Syncs and closes the file and puts it in place. After ERR_FAILED the old file is still there. If
+ * all content was written but cannot be put in place, the error says where it is. */
 int atomic_commit(struct atomic_file *f);
 
-/* Frees everything, and drops content that was not committed. Takes a struct that is zeroed, half
- * open or committed. */
+/* Frees everything, and drops content that was not committed. A zeroed, half-open or committed
+ * struct is fine. */
 void atomic_abandon(struct atomic_file *f);
 
 #endif

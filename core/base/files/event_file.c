@@ -1,4 +1,4 @@
-/* Event files: see event_file.h. */
+/* Writes event files; see event_file.h. */
 #include "base/files/event_file.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Event files, which TensorBoard reads: named numbers over steps, one record for each. No library
- * in C writes them, and the format is small:
+/* Event files, which TensorBoard reads: named numbers over steps, one record for each. No C library
+ * writes them, and the format is small:
  *
  *     file    record, record, ...
  *     record  uint64 length | uint32 masked CRC of it | length bytes | uint32 masked CRC of those
@@ -18,32 +18,32 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { EVENT_TAG_BYTES = 200 }; /* a longer tag is cut */
+enum { EVENT_TAG_BYTES = 200 }; /* longer tags are cut */
 
 struct event_file {
     FILE *file;      /* NULL: not open; event_file_scalar then does nothing */
     char *path;      /* owned */
-    size_t existed;  /* length of the part of the path that existed before */
+    size_t existed;  /* length of the part of the path that already existed */
     int error;       /* errno of the first write that failed; 0: none */
     int64_t scalars; /* written so far */
 };
 
 /* Opens a new file in `folder`, which is created if missing, with the name that TensorBoard looks
- * for: events.out.tfevents.TIME.HOST.PROCESS. ERR_FAILED: that cannot be done; ERR_MEMORY. */
+ * for: events.out.tfevents.TIME.HOST.PROCESS. ERR_FAILED: it cannot be created. ERR_MEMORY. */
 int event_file_open(struct event_file *f, const char *folder);
 
 /* Appends `value` for `tag` ("Loss/train") at `step`, at least 0, measured at wall_time, in seconds
- * since 1970. Failures are reported by event_file_close. */
+ * since 1970. event_file_close reports failures. */
 void event_file_scalar(struct event_file *f, double wall_time, int64_t step, const char *tag,
                        double value);
-/* Marks a resumed run: records of the folder's other files from `step` on no longer count. It is
- * TensorBoard's SessionLog START, as SummaryWriter(purge_step=...) writes it. */
+/* Marks a resumed run: records from `step` on in the folder's other files no longer count. This is
+ * TensorBoard's SessionLog START, which SummaryWriter(purge_step=...) writes. */
 void event_file_start(struct event_file *f, double wall_time, int64_t step);
-/* Hands everything appended to the system, so that it outlives this process. */
+/* Passes all appended records to the system, so that they outlive this process. */
 void event_file_flush(struct event_file *f);
 
-/* Closes the file. A file without scalars is removed, and with it the folders that were created for
- * it. Takes a struct that is zeroed or closed. ERR_FAILED: something could not be written. */
+/* Closes the file. A file without scalars is removed, with the folders that were created for it. A
+ * zeroed or closed struct is fine. ERR_FAILED: a write failed. */
 int event_file_close(struct event_file *f);
 
 #endif

@@ -9,8 +9,8 @@ static int begins(const void *head, size_t bytes, const char *with, size_t count
 }
 #define BEGINS(with) begins(head, bytes, with, sizeof(with) - 1)
 
-/* torch.save: a zip archive; before PyTorch 1.6 pickles one after the other, the first of which is
- * the number 119547037146038801333356. */
+/* torch.save writes a zip archive. Before PyTorch 1.6 it wrote a series of pickles, the first of
+ * which is the number 119547037146038801333356. */
 static int is_torch(const char *head, size_t bytes) {
     return BEGINS("PK\3\4") || BEGINS("PK\5\6") || BEGINS("L119547037146038801333356L") ||
            (bytes > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5);

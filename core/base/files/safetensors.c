@@ -1,5 +1,5 @@
-/* Opens safetensors. The file may come from anywhere, so nothing in the header is used before it is
- * checked: sizes against the file, shapes against offsets (with overflow in mind), and offsets
+/* Opens safetensors. The file may come from anywhere, so the code checks everything in the header
+ * before it uses it: sizes against the file, shapes against offsets (without overflow), and offsets
  * against each other. The tensors must fill the data without holes or overlaps. Once they are
  * sorted by offset, one comparison per tensor proves that. */
 #include "base/files/safetensors.h"

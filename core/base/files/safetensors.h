@@ -1,5 +1,5 @@
-/* safetensors: a file of named tensors that many frameworks read, and that is safe to open even if
- * it comes from a stranger. Its layout:
+/* safetensors is a file of named tensors that many frameworks read, and that is safe to open even
+ * if it comes from a stranger. Its layout:
  *
  *     8 bytes   the length of the header, a little-endian number
  *     header    JSON, padded with spaces:
@@ -23,44 +23,43 @@ struct json;
 
 /* One tensor of an open file. */
 struct safetensors_entry {
-    const char *name;  /* from safetensors_name, unless two would be equal: then the key */
-    const char *key;   /* as the file has it */
-    const char *dtype; /* "F32", "I64", ...; or one that Duet does not know */
+    const char *name;  /* from safetensors_name, or the key if two names would be equal */
+    const char *key;   /* the name in the file */
+    const char *dtype; /* "F32", "I64", ..., or a type that Duet does not know */
     int dims;          /* 0 .. SAFETENSORS_DIMS */
     int64_t shape[SAFETENSORS_DIMS];
     uint64_t count;  /* elements */
     uint64_t bytes;  /* count times the size of dtype, if that is known */
-    uint64_t offset; /* of the tensor's first byte, counted from the start of the file */
+    uint64_t offset; /* offset of the tensor's first byte from the start of the file */
 };
 
 /* An open file. */
 struct safetensors {
     int fd;
     char *path;
-    int count;                         /* how many tensors there are */
+    int count;                         /* number of tensors */
     struct safetensors_entry *entries; /* [count], in the order of their data in the file */
     struct json *header;               /* the parsed header; entries point into it */
 };
 
-/* Opens a file and checks its whole header; the tensors' numbers are not read, and an unknown type
- * is an error only when such a tensor is read. The file stays open until safetensors_close.
- * ERR_FAILED names the path and what is wrong; a file of another kind is named by what it is. */
+/* Opens a file and checks its whole header. It does not read the tensors' numbers, and an unknown
+ * type is an error only when such a tensor is read. The file stays open until safetensors_close.
+ * ERR_FAILED names the path and what is wrong, such as the kind of another kind of file. */
 int safetensors_open(struct safetensors *s, const char *path);
 void safetensors_close(struct safetensors *s); /* takes a zeroed struct and a closed one */
 
-/* Reads the float32 tensor of this name into out, which must hold all its elements. A tensor of F16
- * or BF16 becomes float32, which holds each of their numbers, and one of F64 the nearest float32.
- * ERR_FAILED: there is no tensor of this name, shape and type. */
+/* Reads the float32 tensor of this name into out, which must hold all its elements. F16 and BF16
+ * are converted exactly to float32, and F64 is rounded to the nearest float32. ERR_FAILED: the file
+ * has no tensor of this name, shape and type. */
 int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape,
                      float *out);
-/* "F16" or "BF16", the type of the first such tensor of the file, static storage; NULL: there is
- * none. */
+/* "F16" or "BF16", the type of the first such tensor in the file, static storage; NULL: none. */
 const char *safetensors_halves(const struct safetensors *s);
 /* The same for a tensor of type `dtype`, as safetensors spells it: "I64". */
 int safetensors_read_as(const struct safetensors *s, const char *dtype, const char *name, int dims,
                         const int64_t *shape, void *out);
 
-/* The entry of this name, the text of this key of __metadata__; NULL: there is none. */
+/* The entry with this name, and the string with this key in __metadata__; NULL: none. */
 const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name);
 const char *safetensors_text(const struct safetensors *s, const char *key);
 
@@ -68,7 +67,7 @@ const char *safetensors_text(const struct safetensors *s, const char *key);
  * of DP and DDP, "_orig_mod." of torch.compile. */
 const char *safetensors_name(const char *name);
 
-/* Reads `bytes` bytes at `offset` of the open file. ERR_FAILED: it ends before. */
+/* Reads `bytes` bytes at `offset` of the open file. ERR_FAILED: the file is too short. */
 int safetensors_read_at(const struct safetensors *s, uint64_t offset, void *out, uint64_t bytes);
 
 /* A tensor to be written. */
@@ -78,16 +77,16 @@ struct safetensors_item {
     int64_t shape[SAFETENSORS_DIMS];
     const void *data;   /* row-major */
     const char *dtype;  /* "F32" or "I64"; NULL: F32 */
-    const char *prefix; /* written before the name, both below 256 bytes; NULL: nothing */
+    const char *prefix; /* written before the name, together below 256 bytes; NULL: none */
 };
 
 struct safetensors_pair {
     const char *key, *value;
 };
 
-/* Writes `count` tensors to an open file in the order given, and `pairs` pairs as __metadata__ (0:
- * no metadata). The caller commits the file, which reports errors of writing. ERR_FAILED: a name
- * occurs twice. */
+/* Writes `count` tensors to an open file in this order, and `pairs` pairs as __metadata__ (0: no
+ * metadata). The caller commits the file, which reports write errors. ERR_FAILED: a name occurs
+ * twice. */
 int safetensors_write(struct atomic_file *file, const struct safetensors_item *items, int count,
                       const struct safetensors_pair *metadata, int pairs);
 

@@ -1,4 +1,4 @@
-/* Reads the tensors of an open file, each by its name; F16 and BF16 become float32. */
+/* Reads the tensors of an open file by name; F16 and BF16 become float32. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

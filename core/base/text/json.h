@@ -1,10 +1,9 @@
 /* JSON: a writer for results, and a strict reader for files that come from elsewhere (safetensors
- * headers, timelines). It is written by hand because Duet must build where there is a compiler
- * and nothing else.
+ * headers, timelines). It is written by hand because Duet must build with nothing but a compiler.
  *
- * The writer prints to a FILE; open_memstream gives one that collects text in memory. Write
- * errors are reported once, by json_finish. `key` names a member of an object; it is NULL for an
- * item of an array and for the outermost value. */
+ * The writer prints to a FILE; one from open_memstream collects the output in memory. json_finish
+ * reports write errors, once. `key` names a member of an object; it is NULL for an item of an array
+ * and for the outermost value. */
 #ifndef BASE_TEXT_JSON_H
 #define BASE_TEXT_JSON_H
 
@@ -17,9 +16,9 @@ enum { JSON_DEPTH = 64 }; /* nesting, when writing and when reading */
 struct json_writer {
     FILE *file;
     int depth;
-    int misused;               /* a level too many closed, or nested too deep; see json_finish */
+    int misused;               /* too many levels were closed or open; see json_finish */
     char closer[JSON_DEPTH];   /* '}' or ']' of each open level */
-    char has_item[JSON_DEPTH]; /* of each open level: the next item needs a comma before it */
+    char has_item[JSON_DEPTH]; /* for each open level: the next item needs a comma before it */
 };
 
 void json_start(struct json_writer *w, FILE *file);
@@ -37,7 +36,7 @@ void json_string(struct json_writer *w, const char *key, const char *text);
 void json_number(struct json_writer *w, const char *key, double value);
 void json_integer(struct json_writer *w, const char *key, int64_t value);
 /* Writes value / 1000: 12345 as 12.345. A reader that multiplies by 1000 gets the value, whether it
- * rounds or cuts: where cutting would give less by one, a millionth is added. */
+ * rounds or truncates. If truncating would give one less, a millionth is added. */
 void json_thousandths(struct json_writer *w, const char *key, int64_t value);
 void json_natural(struct json_writer *w, const char *key, uint64_t value);
 void json_boolean(struct json_writer *w, const char *key, int value);
@@ -45,13 +44,13 @@ void json_null(struct json_writer *w, const char *key);
 void json_string_or_null(struct json_writer *w, const char *key, const char *text); /* "" is null */
 void json_index_or_null(struct json_writer *w, const char *key, int64_t index);     /* -1 is null */
 
-/* Opens an event "X" of a Chrome trace, on a separate line, for people and for grep, and in it the
- * object of its args; close both. The times are nanoseconds. category: NULL: none. */
+/* Opens an event "X" of a Chrome trace, on a separate line for people and grep, and in it the
+ * object of its args. The caller closes both. Times are in ns. `category` may be NULL. */
 void json_slice(struct json_writer *w, int process, int track, const char *name,
                 const char *category, int64_t start_ns, int64_t end_ns);
 
 /* Ends the text with a newline and flushes the file. ERR_FAILED: the file could not be written, or
- * the levels were not opened and closed in pairs. `name` tells in the error what was written. */
+ * the levels were not opened and closed in pairs. The error calls the output `name`. */
 int json_finish(struct json_writer *w, const char *name);
 
 enum json_kind { JSON_NULL, JSON_BOOLEAN, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
@@ -59,29 +58,29 @@ enum json_kind { JSON_NULL, JSON_BOOLEAN, JSON_NUMBER, JSON_STRING, JSON_ARRAY, 
 struct json {
     enum json_kind kind;
     int is_integer;     /* 1: the number has no fraction or exponent and fits in an int64_t */
-    int64_t integer;    /* the exact value where is_integer is 1; of a boolean 0 or 1 */
+    int64_t integer;    /* the exact value if is_integer is 1; 0 or 1 for a boolean */
     uint64_t natural;   /* the exact value of an integer from 0 to 2^64 - 1, else 0 */
     double number;      /* the value of any number, rounded to double */
     char *string;       /* the text of a string, UTF-8 */
     char *key;          /* the name of a member of an object, UTF-8 */
-    int count;          /* how many items an array or object has */
-    struct json *child; /* the first item; `next` leads to the others, in the order of the text */
+    int count;          /* number of items in an array or object */
+    struct json *child; /* the first item; `next` leads to the others, in the order of the file */
     struct json *next;
 };
 
 /* Reads text[0..bytes), which needs no terminator, into a tree that the caller frees with
  * json_free. White space may surround the value. ERR_FAILED names the byte at which the text stops
- * being JSON, and `name`, which says what was read. Four things are refused that the grammar
- * alone allows: a key that occurs twice in an object, \u0000, levels nested deeper than
- * JSON_DEPTH, and text that is not UTF-8. */
+ * being JSON, and `name`, which says what was read. Four things that the grammar allows are
+ * refused: a key that occurs twice in an object, \u0000, levels nested deeper than JSON_DEPTH, and
+ * text that is not UTF-8. */
 int json_parse(const char *name, const char *text, size_t bytes, struct json **root);
 void json_free(struct json *root); /* takes NULL */
 
-/* The member of that key. NULL: there is none, or `object` is NULL or not an object. */
+/* The member with that key. NULL: it does not exist, or `object` is NULL or not an object. */
 const struct json *json_find(const struct json *object, const char *key);
 
-/* The length in bytes, 1 to 4, of the UTF-8 sequence at p; 0 if there is none. Reads at most
- * `left` bytes. */
+/* The length in bytes, 1 to 4, of the UTF-8 sequence at p; 0 if it is invalid. Reads at most `left`
+ * bytes. */
 int utf8_length(const unsigned char *p, size_t left);
 
 #endif

@@ -1,5 +1,5 @@
-/* The JSON writer. No tree is built: each call prints its piece at once, and a short stack
- * remembers which levels are open. */
+/* The JSON writer builds no tree. Each call prints its piece at once, and a short stack records
+ * which levels are open. */
 #include "base/text/json.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Suggestions by edit distance: see nearest.h. */
+/* Suggests words by edit distance; see nearest.h. */
 #include "base/text/nearest.h"
 
 #include <ctype.h>

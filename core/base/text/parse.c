@@ -1,6 +1,6 @@
-/* Strict parsing. strtol and its relatives accept " 12abc", hexadecimal, "inf" and silent overflow.
- * A training run with a misread number is worse than an error, so the form of the text is checked
- * before it is converted. */
+/* Strict parsing. strtol and related functions accept " 12abc", hexadecimal, "inf" and silent
+ * overflow. A training run with a misread number is worse than an error, so the form of the word is
+ * checked before it is converted. */
 #include "base/text/parse.h"
 
 #include <errno.h>

@@ -1,21 +1,21 @@
-/* Strict conversion of command line words to numbers: the whole text must be a number, and the
+/* Strict conversion of command line words to numbers. The whole word must be a number, and the
  * number must be in range. `what` is the user's name for it, such as "--devices". Every error is
- * ERR_USAGE, names the text and the range, and leaves *value unchanged. */
+ * ERR_USAGE, names the word and the range, and leaves *value unchanged. */
 #ifndef BASE_TEXT_PARSE_H
 #define BASE_TEXT_PARSE_H
 
 #include <stdint.h>
 
-/* A whole decimal number with an optional sign; lowest <= *value <= highest. */
+/* A decimal integer with an optional sign; lowest <= *value <= highest. */
 int parse_int(const char *what, const char *text, int64_t lowest, int64_t highest, int64_t *value);
 
-/* A seed as torch.manual_seed takes it: an integer from -2^63 to 2^64 - 1. A negative seed
- * stands for 2^64 + seed. */
+/* A seed as in torch.manual_seed: an integer from -2^63 to 2^64 - 1. A negative seed means 2^64 +
+ * seed. */
 int parse_seed(const char *what, const char *text, uint64_t *seed);
 
 /* A count: a decimal number, fractions allowed, with an optional K, M, G, B or T in upper or lower
- * case: thousands, millions, billions (G and B) and so on, as in "25.6M parameters". Rounded
- * to an integer. lowest <= *count <= highest. */
+ * case for thousands, millions, billions (G and B) and so on, as in "25.6M parameters". It is
+ * rounded to an integer. lowest <= *count <= highest. */
 int parse_count(const char *what, const char *text, int64_t lowest, int64_t highest,
                 int64_t *count);
 
@@ -28,12 +28,12 @@ int parse_size(const char *what, const char *text, uint64_t lowest, uint64_t hig
 /* A finite decimal number with optional fraction and exponent; lowest <= *value <= highest. */
 int parse_number(const char *what, const char *text, double lowest, double highest, double *value);
 
-/* A list of 1 to `most` integers with commas between them, each in range. They are stored in
- * values[0 .. *count). */
+/* A list of 1 to `most` integers, each in range, separated by commas. They are stored in values[0
+ * .. *count). */
 int parse_int_list(const char *what, const char *text, int64_t lowest, int64_t highest,
                    int64_t *values, int most, int *count);
 
-/* The same of numbers as parse_number takes them. */
+/* The same for numbers that parse_number accepts. */
 int parse_number_list(const char *what, const char *text, double lowest, double highest,
                       double *values, int most, int *count);
 

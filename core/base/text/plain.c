@@ -1,4 +1,4 @@
-/* Prints text from outside with its control characters as escapes: see plain.h. */
+/* Prints text from outside with its control characters as escapes; see plain.h. */
 #include "base/text/plain.h"
 
 #include <stdint.h>

@@ -1,8 +1,8 @@
-/* Text from outside (names in files, messages of a peer or a rank, paths) on its way to a terminal.
- * Escape codes in it could move the cursor or overwrite the screen, and a newline could fake a line
- * of the program. All such text goes through text_plain: error texts in fail() (base/error.h),
- * paragraphs in text_wrap (base/text/text.h), names in lines that are printed by PLAIN. Files do
- * not need it: JSON and HTML have their own escapes. */
+/* Makes text from outside (names in files, messages from a peer or a rank, paths) safe for a
+ * terminal. Escape codes in it could move the cursor or overwrite the screen, and a newline could
+ * fake a line of output. fail() (base/error.h) passes messages through text_plain, text_wrap
+ * (base/text/text.h) passes paragraphs, and other lines pass names with PLAIN. Files do not need
+ * it, since JSON and HTML have their own escapes. */
 #ifndef BASE_TEXT_PLAIN_H
 #define BASE_TEXT_PLAIN_H
 
@@ -10,11 +10,11 @@
 
 /* Copies text[0..length) or up to its end, with \n, \t, \r and other control characters (C0, DEL,
  * C1), marks that change the direction of text and line separators as escapes like \x1b and \u202e,
- * and bytes that are not UTF-8 as \xff. Other text stays as it is. Text that does not fit into
+ * and bytes that are not UTF-8 as \xff. Other text does not change. Text that does not fit into
  * `size` bytes is cut, never inside a character or an escape. Returns out. */
 char *text_plain(char *out, size_t size, const char *text, size_t length);
 
-/* A name of at most some hundred bytes, as an argument of printf. */
+/* A name of at most a few hundred bytes, as an argument of printf. */
 #define PLAIN(text) text_plain((char[512]){0}, 512, text, 512)
 
 #endif

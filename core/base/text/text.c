@@ -1,4 +1,4 @@
-/* Text for people: see text.h. */
+/* Wraps text for people; see text.h. */
 #include "base/text/text.h"
 
 #include <stdarg.h>

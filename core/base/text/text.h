@@ -7,8 +7,8 @@
 
 enum { TEXT_NARROWEST = 20, TEXT_USUAL = 80, TEXT_WIDEST = 100 };
 
-/* Columns for text on `file`: those of its terminal, within TEXT_NARROWEST and TEXT_WIDEST; for a
- * file, a pipe or a terminal that does not say, TEXT_USUAL. */
+/* Columns for text on `file`: those of its terminal, from TEXT_NARROWEST to TEXT_WIDEST, or
+ * TEXT_USUAL for a file, a pipe or a terminal of unknown width. */
 int text_width(FILE *file);
 
 /* Prints text as a paragraph of at most `width` columns, and a newline. Lines break at spaces; a
@@ -22,7 +22,7 @@ void text_say(FILE *file, int width, int indent, int hanging, const char *format
 /* Writes "64, 10" into text and returns it. */
 const char *text_sizes(char *text, size_t bytes, int rank, const int *sizes);
 
-/* Appends to the string in `text`, which has `bytes` bytes; text that does not fit is cut. */
+/* Appends to the string in `text`, which has `bytes` bytes, and cuts what does not fit. */
 void text_append(char *text, size_t bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,11 +1,10 @@
-/* A GPU put together: find it, take a slab of its memory, load the kernels, make the streams; and
- * the table that the rest of Duet sees (device/table.h).
+/* Opens a GPU: finds it, takes a slab of its memory, loads the kernels, makes the streams. The file
+ * also has the table that the rest of Duet sees (device/table.h).
  *
- * A device and a GPU are two things. A job of N devices on a machine of G GPUs puts device i on GPU
- * i mod G, so several devices may share one GPU. Each has its own slab and streams; all slabs and
- * streams of a process share the GPU's one context. Every failure to find a GPU is one line that
- * names the reason: no driver, a driver too old for this program, no GPU, or a GPU too old for its
- * kernels. */
+ * A device is not a GPU. A job with N devices on a machine with G GPUs puts device i on GPU i mod
+ * G, so several devices may share one GPU. Each has its own slab and streams; all slabs and streams
+ * of a process share the GPU's one context. If no GPU is found, the error names the reason in one
+ * line: no driver, a driver too old for this program, no GPU, or a GPU too old for its kernels. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

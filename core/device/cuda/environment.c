@@ -1,6 +1,6 @@
-/* How the environment of a process, or the setting of a GPU, affects a program that uses CUDA: a
- * variable that is corrected before CUDA reads it, and the error texts that refuse a GPU.
- * docs/cuda.md, "Environment", explains them. */
+/* Handles the environment of a process and the settings of a GPU that affect a CUDA program. It
+ * corrects a variable before CUDA reads it, and has the messages that refuse a GPU. docs/cuda.md,
+ * "Environment", explains them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -4,10 +4,10 @@
  *     cuda_stream_fail   a call on a stream: the stream keeps the first one
  *     cuda_sync_fail     a fault that an event's waiter sees before the stream does
  *
- * A kernel that faults is reported by some later call, and from then on by every call of the
- * process on that GPU. So the message names the last operation that was enqueued, and its step: the
- * fault is there or before. All three call cudaGetLastError, which clears the runtime's record of
- * the error: otherwise the next launch, which calls that function, would find it again.
+ * A later call reports a kernel's fault, and from then on every call of the process on that GPU
+ * reports it. So the message names the last operation that was enqueued, and its step. The fault is
+ * there or earlier. All three call cudaGetLastError, which clears the runtime's record of the
+ * error. Otherwise the next launch, which calls that function, would find it again.
  *
  * Three other places add their own advice to a CUDA error: probe (device.c), a full GPU (memory.c)
  * and an import that is refused (ipc.c). */

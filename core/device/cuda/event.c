@@ -1,9 +1,9 @@
-/* Events of a GPU: CUDA's own, with two things that CUDA lacks: a deadline, and an error that
- * travels with the event.
+/* Events of a GPU are CUDA's events with two additions: a deadline, and an error that travels with
+ * the event.
  *
- * An event may be recorded by one thread and waited for by another. The error is written by the
- * thread that records: first the text, then `error` (release). A reader looks at `error` first
- * (acquire), so it sees the whole text. */
+ * One thread may record an event and another may wait for it. The recording thread writes the
+ * error: first the message, then `error` (release). A reader loads `error` first (acquire), so it
+ * sees the whole message. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* Flags on streams: a stream posts a 64-bit flag, or waits until a flag has reached an epoch
  * (CUDA's stream memory operations). No kernel runs meanwhile, so ranks that share a GPU can wait
- * for each other without keeping it busy. The flag is in device memory, of this process or of
- * another (device_import), and only grows.
+ * for each other without keeping it busy. The flag is in device memory of this process or another
+ * (device_import), and only grows.
  *
  *     post   is ordered behind all that the stream did before: whoever sees the flag sees that
  *            too. It is a release at the width of the system: CUDA's default, since "no memory
@@ -9,7 +9,7 @@
  *     wait   ends when (int64)(flag - epoch) >= 0. The comparison is cyclic, so a flag of all ones
  *            does NOT satisfy it; CUDA_FLAG_RELEASED does, whatever the epoch.
  *
- * A wait has no deadline: a flag that nobody posts holds its stream for ever. The caller keeps its
+ * A wait has no deadline: a flag that nobody posts blocks its stream for ever. The caller keeps its
  * own deadline, and releases its streams by writing CUDA_FLAG_RELEASED from another stream. */
 #ifndef DEVICE_CUDA_FLAG_H
 #define DEVICE_CUDA_FLAG_H
@@ -19,12 +19,12 @@
 /* Larger than any epoch, by less than 2^63. */
 #define CUDA_FLAG_RELEASED ((uint64_t)1 << 62)
 
-/* Finds the driver's functions; once per device, by the thread that opened it, before any of the
+/* Finds the driver's functions. The thread that opened the device calls it once, before any of the
  * others. ERR_FAILED: the driver or the GPU has no such operations. */
 int cuda_flag_open(struct cuda_device *device);
 
-/* Enqueues `count` operations, at most CUDA_FLAGS_AT_ONCE: in one call of the driver, which the
- * stream runs in the order of the array. */
+/* Enqueues `count` operations, at most CUDA_FLAGS_AT_ONCE, in one driver call. The stream runs them
+ * in the order of the array. */
 struct cuda_flag_op {
     uint64_t *flag;
     uint64_t epoch;

@@ -1,4 +1,4 @@
-/* Device memory of another process, by CUDA IPC.
+/* Maps device memory of another process with CUDA IPC.
  *
  * A handle names a whole slab, and a shared piece is an offset into it. A process opens a slab
  * once, however many pieces of it are imported, and closes it with the last piece. A process

@@ -1,6 +1,6 @@
-/* Finding a shared library and its functions. A library whose major version differs from its
- * header's has another ABI, so the file name contains the version. A file given by hand may be of
- * any version, so the caller asks the library itself. */
+/* Finds a shared library and its functions. A library whose major version differs from its header's
+ * has another ABI, so the file name contains the version. A file that the user names may have any
+ * version, so the caller asks the library itself. */
 #include "device/cuda/library.h"
 
 #include <dlfcn.h>

@@ -1,17 +1,17 @@
-/* cuBLAS: the three products of a linear layer.
+/* The three products of a linear layer with cuBLAS.
  *
- * cuBLAS stores matrices by columns. A matrix that is in memory by rows as (R, C) is to cuBLAS one
- * of C rows and R columns: the transpose, without any work. So each product is requested
- * transposed, c' = a' b', which puts the weight first:
+ * cuBLAS stores matrices by columns. A row-major matrix (R, C) in memory is to cuBLAS a matrix with
+ * C rows and R columns, its transpose, without any work. So each product is requested transposed,
+ * c' = a' b', which puts the weight first:
  *
  *                w (M,K)          w (K,M)           m x n, summed over k
  *     forward    y' = (w')T x'    y' = w' x'        M x N, K
  *     data       dx' = w' dy'     dx' = (w')T dy'   K x N, M
  *     weight     dw' = x' (dy')T  dw' = dy' (x')T   K x M, N   or   M x K, N
  *
- * There is one handle for the stream, with its own workspace: nobody else writes to what
- * cuBLAS keeps there between calls, and a call allocates nothing, so it may be captured. Pedantic
- * math multiplies float32 in float32 and takes no faster way with less precision. */
+ * The stream has one handle with its own workspace, so no other work overwrites what cuBLAS keeps
+ * there between calls, and a call allocates nothing and may be captured. Pedantic math multiplies
+ * float32 in float32 and takes no faster, less precise path. */
 #include "device/cuda/library.h"
 
 #include <cublas_v2.h>

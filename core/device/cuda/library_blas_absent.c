@@ -1,4 +1,4 @@
-/* Linked if cublas_v2.h was not found: requests for libraries are refused. */
+/* This file is linked if cublas_v2.h was not found; it refuses requests for libraries. */
 #include "device/cuda/library.h"
 
 #include <stdio.h>

@@ -5,10 +5,10 @@
  *     backward data     aside <- dy      dx = product(dy, w)   dx -> its place
  *     backward weight   aside <- x, dy   dw = product(x, dy)                     db: own kernel
  *
- * "aside" is memory at a multiple of 256 bytes, for operands that are not at one; in the common
- * case nothing is copied. It grows when an operand is larger than any before, which happens in the
- * first steps. The smaller memory from before stays allocated, because launches in flight may
- * still use it. */
+ * "aside" is memory at a multiple of 256 bytes, for operands at other addresses; in the common case
+ * nothing is copied. It grows when an operand is larger than any before, which happens in the first
+ * steps. The earlier, smaller memory stays allocated, because launches in flight may still use
+ * it. */
 #include <stdlib.h>
 
 #include "device/cuda/kernels/launch.h"

@@ -1,10 +1,9 @@
-/* A GPU's memory: one slab, handed out by the allocator that also serves emulated devices
- * (device/arena.h).
+/* A GPU's memory is one slab, which the allocator of emulated devices divides (device/arena.h).
  *
- * It is one slab, because IPC shares whole allocations: a handle names what cudaMalloc returned,
- * rounded by the driver to 2 MiB, with whatever else is in it. With one slab per device, a multiple
- * of 2 MiB, a peer maps exactly that device's memory, once, and each import is an offset. And a
- * steady step allocates nothing from CUDA, since cudaMalloc waits for the GPU. */
+ * It is one slab because IPC shares whole allocations: a handle names the result of cudaMalloc,
+ * which the driver rounds to 2 MiB, with everything in it. With one slab per device, a multiple of
+ * 2 MiB, a peer maps exactly that device's memory, once, and each import is an offset. Also,
+ * cudaMalloc waits for the GPU, and with a slab a steady step does not call it. */
 #include <string.h>
 
 #include "base/advice.h"

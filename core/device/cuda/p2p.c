@@ -1,11 +1,11 @@
-/* A trial of peer-to-peer access (P2P): do bytes really go from one GPU's memory to the other's?
+/* Tests peer-to-peer access (P2P): whether bytes really go from one GPU's memory to the other's.
  *
  * A driver may advertise P2P that does not work. An IOMMU, or access control of PCIe switches
  * (ACS), may send the bytes elsewhere; a patched driver may advertise what the GPU cannot do. Loads
- * then give other bytes, stores vanish, or the GPU waits for ever. So before any work depends on
- * it, 4 KiB go each way: by a kernel's loads and stores, and by a copy engine. A GPU that fails is
- * treated as out of reach, and everything goes through host memory. Only a trial that hangs ends
- * the job, since nothing can remove a hanging kernel from a GPU. */
+ * then return other bytes, stores vanish, or the GPU waits for ever. So before any work depends on
+ * P2P, 4 KiB are moved in each direction with a kernel's loads and stores, and with a copy engine.
+ * A GPU that fails is treated as out of reach, and everything goes through host memory. Only a
+ * trial that hangs ends the job, since nothing can remove a hanging kernel from a GPU. */
 #include "device/cuda/p2p.h"
 
 #include <sched.h>

@@ -1,6 +1,6 @@
-/* Waiting for a GPU. The runtime's own waits know no deadline and no other rank, so nothing here
- * sleeps inside the runtime: a wait polls, and between two polls it checks whether the job is being
- * ended (config.interrupted, watch.c). */
+/* Waits for a GPU. The runtime's own waits have no deadline and ignore other ranks, so no wait here
+ * sleeps inside the runtime. It polls, and between two polls it checks whether the job is ending
+ * (config.interrupted, watch.c). */
 #include <sched.h>
 #include <time.h>
 

@@ -1,11 +1,11 @@
-/* Spans of a GPU: an event before each piece of work and one after it, whose times are read later.
+/* Measures spans of a GPU with events before and after each piece of work, which are read later.
  *
- * They are read when the work is long done (cuda_spans_harvest: at each sync, and when the ring of
- * open spans is full), so a steady step never waits for them. CUDA tells the time between two
- * events and no absolute time. The link to the host's clock is an anchor: an event on an idle
- * stream, which is known to have passed between two looks at the host's clock (device/event_clock.h
- * has the arithmetic). CLOCK_MONOTONIC is one time axis for all processes of a machine, so once
- * each device has its anchor the spans of all ranks are aligned. */
+ * cuda_spans_harvest reads them at each sync and when the ring of open spans is full. The work is
+ * then long done, so a steady step never waits for them. CUDA reports the time between two events
+ * and no absolute time. The link to the host's clock is an anchor, an event on an idle stream that
+ * passed between two readings of the host's clock (device/event_clock.h has the arithmetic).
+ * CLOCK_MONOTONIC is one time axis for all processes of a machine, so once each device has its
+ * anchor the spans of all ranks are aligned. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Streams of a GPU with their kernels, copies and small writes. The GPU is asynchronous by itself;
  * this file adds a deadline for syncs, errors that name the work (error.c) and spans (spans.c).
  *
- * The first error of a stream stays: every later call on the stream returns its text and
+ * The first error of a stream stays. Every later call on the stream returns its message and
  * enqueues nothing. */
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* Work that can fail without CUDA knowing: a collective that waits on a stream for another rank's
- * flag. The executor that enqueued it knows how long it may wait, and for which rank, and adds a
- * watch. Every long wait of this device polls all watches, and every sync polls them once more at
- * its end.
+/* Watches work that can fail without CUDA knowing: a collective that waits on a stream for another
+ * rank's flag. The executor that enqueued it knows how long it may wait, and for which rank, and
+ * adds a watch. Every long wait of this device polls all watches, and every sync polls them once
+ * more at its end.
  *
- * The lock is held meanwhile, so a watch that has been removed is no longer in use. */
+ * Polling holds the lock, so a watch that has been removed is no longer in use. */
 #include "device/cuda/cuda.h"
 
 void cuda_watch_add(struct cuda_device *d, struct cuda_watch *watch) {

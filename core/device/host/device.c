@@ -1,5 +1,5 @@
-/* The emulated GPU put together: an arena, three streams, a table of kernels. `host` and
- * `host-late` differ only in the policy of their streams; `dry` has no memory behind its arena. */
+/* The whole emulated GPU: an arena, three streams, and a table of kernels. `host` and `host-late`
+ * differ only in the policy of their streams; `dry` has no memory behind its arena. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

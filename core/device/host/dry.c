@@ -1,7 +1,7 @@
 /* The addresses of dry devices. Bit 55 is set in all of them. On x86-64 no process has such an
  * address: it is not canonical, or, with five levels of page tables, above all addresses that the
- * kernel gives by default. On aarch64 it belongs to the kernel. So nothing is reserved, and a
- * device may be larger than the machine's memory. */
+ * kernel assigns by default. On aarch64 it belongs to the kernel. So nothing need be reserved, and
+ * a device may be larger than the machine's memory. */
 #include <stdint.h>
 
 #include "device/host/host.h"

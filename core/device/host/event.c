@@ -1,7 +1,7 @@
-/* Events: a counter of the records made, and a counter of the records reached.
+/* An event has a counter of the records made, and a counter of the records reached.
  *
  * event_record increments `recorded` in the caller and enqueues a command that sets `signalled` to
- * the same number when the stream gets there. A waiter notes the number of the most recent record
+ * the same number when the stream reaches it. A waiter notes the number of the most recent record
  * and waits until `signalled` has reached it. Only the recording stream writes `signalled`, with
  * release, after all its earlier work; waiters read it with acquire, so they see that work.
  *

@@ -1,6 +1,6 @@
-/* The emulated GPU: what the files of device/host share. C11 atomics, so not for C++.
+/* The emulated GPU: what the files in device/host share. It uses C11 atomics, so it is not for C++.
  *
- * One mechanism runs everything: a command {function, copied arguments, the facts of its span}.
+ * One mechanism runs everything, a command {function, copied arguments, the facts of its span}.
  * Streams differ only in when they run a command:
  *
  *     inline   at once, in the caller                              compute stream of `host`
@@ -9,8 +9,8 @@
  *     late     the same, but only as far as somebody demanded      all streams of `host-late`
  *
  * A dry device (device.h) is this device with inline streams and without memory. It differs in
- * three places: its arena divides addresses without memory (dry.c), a kernel is left out, a copy
- * only charges its link.
+ * three ways: its arena divides addresses without memory (dry.c), it skips kernels, and its copies
+ * only charge their links.
  *
  * The files, from the bottom up: wait.c (errors that stay, timed waits), stream.c (commands and
  * when they run), event.c, copy.c (the commands of ops, copies and writes), memfd.c, memory.c and
@@ -36,31 +36,31 @@ struct sticky_error {
     atomic_int taken, code;
     char text[ERROR_TEXT];
 };
-/* set may be called from any thread. get makes the error current again (fail) and returns its
- * code; OK if there is none. */
+/* Any thread may call set. get makes the error current again (fail) and returns its code, or OK
+ * without an error. */
 void sticky_set(struct sticky_error *error, int code, const char *text);
 int sticky_get(struct sticky_error *error);
 
-/* The address range of dry device `index`: addresses that no process can map, so that an access by
- * mistake ends the process at once. dry_host_memory stands for all host memory of dry devices,
+/* The address range of dry device `index`. No process can map these addresses, so an access by
+ * mistake ends the process at once. dry_host_memory stands for all host memory of dry devices, and
  * dry_imported for all memory of other processes. */
 char *dry_memory(int index);
 char *dry_host_memory(void);
 char *dry_imported(void);
 
-/* The memory of a device: one memfd, mapped shared, divided by the allocator of device/arena.h. */
+/* The memory of a device: a shared mapping of one memfd, which device/arena.h divides. */
 struct host_memfd {
     int fd; /* -1: none */
     char *base;
     size_t bytes;
 };
-/* `device` is the device's number. release: half-built is fine once fd is -1. */
+/* `device` is the device's number. release takes half-built memory once fd is -1. */
 int host_memfd_init(struct host_memfd *memory, int device, size_t bytes);
 void host_memfd_release(struct host_memfd *memory);
 
 struct command {
     host_function *function;
-    int control;       /* 1: a record or a wait: runs after an error too, writes its own span */
+    int control;       /* 1: a record or wait; runs even after an error, writes its own span */
     struct span facts; /* filled in only while spans are on */
     _Alignas(16) unsigned char args[ARGS_LIMIT];
 };
@@ -70,14 +70,14 @@ struct host_stream {
     enum policy policy;
     struct sticky_error error;
 
-    /* Of queue and late only: */
+    /* Only for queue and late: */
     int has_thread;
     pthread_t thread;
     pthread_mutex_t lock;        /* guards everything below */
-    pthread_cond_t work;         /* tells the thread of a command, a demand, or the end */
-    pthread_cond_t done;         /* tells threads in sync that a command has finished */
+    pthread_cond_t work;         /* signals a command, a demand or the end to the thread */
+    pthread_cond_t done;         /* signals a finished command to threads in sync */
     struct command *ring;        /* owned; command i is at i % capacity */
-    size_t capacity;             /* of ring, in commands */
+    size_t capacity;             /* capacity of ring, in commands */
     uint64_t enqueued, finished; /* commands since the stream was made */
     uint64_t demanded;           /* late devices: commands numbered below this may run */
     atomic_int closing;          /* 1: waits end early */
@@ -86,13 +86,13 @@ int host_stream_init(struct host_stream *stream, struct device *device, enum lan
                      enum policy policy);
 void host_stream_close(struct host_stream *stream); /* zeroed or half-built is fine */
 
-/* Gives a command to the stream. By the stream's policy it runs at once, or it is queued, copied
- * with the first args_bytes of its args. A stream in error takes only control commands. Returns
- * the stream's error. */
+/* Gives a command to the stream. Depending on the stream's policy it runs at once, or is queued
+ * with a copy of the first args_bytes of its args. A stream in error accepts only control commands.
+ * Returns the stream's error. */
 int host_submit(struct host_stream *stream, struct command *command, size_t args_bytes);
 
-/* Fills in the span of a command of `stream`, but for the times, which come when it runs. The name
- * is copied and cut to fit. */
+/* Fills in the span of a command on `stream`, except the times, which are set when it runs. The
+ * name is copied and cut to fit. */
 void host_facts(const struct host_stream *stream, const char *name, uint64_t bytes,
                 struct span *facts);
 
@@ -100,8 +100,8 @@ void host_facts(const struct host_stream *stream, const char *name, uint64_t byt
  * one. */
 uint64_t host_next_position(struct host_stream *stream);
 
-/* Lets a late stream run its first `position` commands; does nothing on other streams. From any
- * thread. */
+/* Lets a late stream run its first `position` commands; does nothing on other streams. Any thread
+ * may call it. */
 void host_demand(struct host_stream *stream, uint64_t position);
 int host_sync(struct stream *stream);
 
@@ -111,7 +111,7 @@ struct host_device {
     struct allocations pinned; /* memory from host_alloc; guarded by head.lock */
     struct arena arena;
     struct host_stream compute, comm, copy;
-    host_kernel *kernels[OP_COUNT]; /* the fast kernel if there is one, else the reference */
+    host_kernel *kernels[OP_COUNT]; /* the fast kernel if the op has one, else the reference */
     void *scratch;                  /* device memory for the kernels of the compute stream */
     size_t scratch_bytes;
     pthread_mutex_t imports_lock;
@@ -129,8 +129,8 @@ int host_event_sync(struct event *event);
 int host_event_done(struct event *event);
 
 int host_launch(struct stream *stream, enum op op, const struct op_args *args);
-/* Tells ThreadSanitizer what a kernel will read and write; called in the kernel's thread just
- * before it (device/host/race.c). */
+/* Tells ThreadSanitizer what a kernel will read and write. The kernel's thread calls it just before
+ * the kernel (device/host/race.c). */
 void host_race_check(enum op op, const struct op_args *args);
 int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
               const void *source, size_t bytes);
@@ -145,7 +145,7 @@ void host_unimport(struct device *device, void *memory);
 void host_unimport_all(struct host_device *device);
 
 /* The bytes of the machine's memory that are available now, within the limits of this process's
- * cgroups. `root` is put before /proc and /sys: "", but for tests. */
+ * cgroups. `root` is prepended to /proc and /sys; it is "" except in tests. */
 uint64_t host_memory_available(const char *root);
 
 #endif

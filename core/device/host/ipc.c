@@ -1,4 +1,4 @@
-/* Device memory of another process, as CUDA IPC would show it. The exporter's arena is a file; its
+/* Maps device memory of another process, like CUDA IPC. The exporter's arena is a file. Its
  * descriptor is sent over a unix socket, and the importer maps the pages that contain the exported
  * range. */
 #include <errno.h>

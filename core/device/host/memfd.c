@@ -1,10 +1,9 @@
 /* The memory of the emulated GPU: one file without a name (memfd), mapped once and shared.
  *
- * It is a file because another process can map it: that is what CUDA IPC offers on a GPU. It has no
- * name, so nothing is left behind when a process is killed. A page is committed when it is first
- * touched, so a device of 16 GiB takes only as much memory as it uses. The size is sealed: no
- * process that has the descriptor can shrink the file under its users. device/arena.c divides the
- * memory. */
+ * It is a file because another process can map it, as CUDA IPC allows on a GPU. It has no name, so
+ * nothing is left behind when a process is killed. A page is committed when it is first touched, so
+ * a device of 16 GiB takes only as much memory as it uses. The size is sealed, so no process with
+ * the descriptor can shrink the file under its users. device/arena.c divides the memory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

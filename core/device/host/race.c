@@ -1,13 +1,13 @@
 /* Tells ThreadSanitizer about a kernel's accesses.
  *
- * The kernels (device/host/kernels) are compiled without ThreadSanitizer: its function call for
- * each access makes loops over 64-byte vectors 70 times slower, and kernels share nothing but the
+ * The kernels (device/host/kernels) are compiled without ThreadSanitizer, because its function call
+ * for each access makes loops over 64-byte vectors 70 times slower, and kernels share only the
  * tensors. Instead, the thread that is about to run a kernel reports once which tensors the kernel
  * reads and writes. So a kernel that runs while another thread or stream uses its operands is still
  * found (tests/core/device/test_race.c); the report then names this file.
  *
  * LOSS_SUM and HASH write one number into a log, while another thread may write the number next to
- * it, so only that number is reported. In every other build all this does nothing. */
+ * it, so only that number is reported. In every other build this file does nothing. */
 #include "device/host/host.h"
 
 #if defined(__SANITIZE_THREAD__)

@@ -1,10 +1,10 @@
-/* Streams of the emulated GPU: when a command runs (the policies of device/host/host.h).
+/* Streams of the emulated GPU decide when a command runs (the policies of device/host/host.h).
  *
- * A queue is a ring that grows, and one thread that sleeps while there is nothing to run. The late
- * policy has the same thread, which runs a command only once somebody demands it: by a sync, by
- * waiting for a later event, or by a wait of another stream that was itself demanded. So work
- * happens as late as the program allows, and a program that reads a result without waiting for it
- * reads the old bytes every time.
+ * A queue is a growing ring with one thread, which sleeps while the ring is empty. The late policy
+ * has the same thread, which runs a command only once it is demanded: by a sync, by waiting for a
+ * later event, or by a wait of another stream that was itself demanded. So work happens as late as
+ * the program allows, and a program that reads a result without waiting for it reads the old bytes
+ * every time.
  *
  * After a stream's first error its commands are skipped, but records still signal their events,
  * with the error, so that no waiter hangs. Closing a stream uses the same path: the error is then

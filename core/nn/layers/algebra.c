@@ -1,8 +1,7 @@
 /* Sums and means, permutations of dimensions, and broadcasting, whose gradient is a sum. All of
- * them work in plain layout, except that sums over the pixels of images and broadcasting keep
- * N16.
+ * them work in layout PLAIN, except that sums over the pixels of images and broadcasting keep N16.
  *
- * A sum is over the middle of (outer, length, inner). The ops know no other shapes, and the views
+ * A sum is over the middle of (outer, length, inner), the only shape that the ops know; the views
  * cost nothing. */
 #include <math.h>
 #include <string.h>

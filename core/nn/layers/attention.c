@@ -1,13 +1,13 @@
-/* F.scaled_dot_product_attention as one op: y (N,..,L,V) of q (N,..,L,E), k (N,..,S,E) and v
- * (N,..,S,V). For backward it keeps the result and one number for each row (device/attention.h),
- * which grow with L, not with L S.
+/* F.scaled_dot_product_attention as one op: y (N,..,L,V) from q (N,..,L,E), k (N,..,S,E) and v
+ * (N,..,S,V). For backward it keeps the result and one number per row (device/attention.h), which
+ * grow with L, not with L S.
  *
- * Each matrix of the leading dimensions is computed by itself, so the batch may be one launch. With
- * dropout each segment has a launch, because its masks start over.
+ * Each matrix of the leading dimensions is computed independently, so the batch may be one launch.
+ * With dropout each segment has its own launch, because its masks start over.
  *
  * Query, key and value may be views, such as the thirds of one linear layer; then their gradients
- * are written directly into its gradient. The result has the strides of the query: if that is a
- * transposed (N,L,H,E), so is the result, and transposing it back is a view as well. */
+ * are written directly into its gradient. The result has the strides of the query: if the query is
+ * a transposed (N,L,H,E), so is the result, and transposing it back is also a view. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* BatchNorm on the tape, and SyncBatchNorm; reference_norm.c has the formulas, and syncbn/ brings
+/* BatchNorm on the tape, and SyncBatchNorm. reference_norm.c has the formulas, and syncbn/ supplies
  * the segments of other ranks.
  *
  *     training   forward    each segment: moments | merged over all segments, if synchronised |
@@ -9,10 +9,10 @@
  *                layer may be in a training pass: then dx is dy, scaled, since no sum depends on
  *                x
  *
- * A segment is a virtual device (base/segment.h), so plain BatchNorm normalises the same samples as
- * one replica of DataParallel or one rank of DDP. Running statistics come from a device's first
- * segment, and the saved ones from device 0, as in PyTorch. With SyncBatchNorm they are those of
- * all ranks. */
+ * A segment is a virtual device (base/segment.h), so unsynchronised BatchNorm normalises the same
+ * samples as one replica of DataParallel or one rank of DDP. Running statistics come from a
+ * device's first segment, and the saved ones from device 0, as in PyTorch. With SyncBatchNorm they
+ * cover all ranks. */
 #include "base/error.h"
 #include "base/text/text.h"
 #include "nn/tape/tape_internal.h"

@@ -1,8 +1,8 @@
-/* torch.cat and torch.narrow over any dimension but that of samples: joining parts of each sample,
- * and taking a part of each sample, in layout N16 as well.
+/* torch.cat and torch.narrow along any dimension but the batch. They join parts of each sample, or
+ * take a part of each sample, also in layout N16.
  *
- * Whatever the shape, x is seen as (N, O, L, I): dimension `dim` has size L, and O and I are the
- * sizes before and after it. Then a part is an image without some of its rows. */
+ * Any x is seen as (N, O, L, I): dimension `dim` has size L, and O and I are the sizes before and
+ * after it. Then a part is an image without some of its rows. */
 #include <string.h>
 
 #include "base/error.h"

@@ -5,7 +5,7 @@
  *
  * The labels are known before the forward pass, but only on the device. So existing ops compute the
  * divisor there: the weights of the labels are rows of a table, in which the ignored class has
- * weight 0. A label outside the table reads NaN, which is not above -1, and counts as 0, too. */
+ * weight 0. A label outside the table reads NaN, which is not above -1, so it also counts as 0. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

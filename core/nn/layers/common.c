@@ -1,7 +1,7 @@
 /* Vars that are the same for all samples: constants, such as a mask, and parameters used as values,
  * such as a class token, positions or a learned scale.
  *
- * Such a var has no dimension of samples. When it is combined with a var that has one, each sample
+ * Such a var has no batch dimension. When an op combines it with a var that has one, each sample
  * gets a copy (expand.c), and ordinary arithmetic follows. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"

@@ -1,5 +1,5 @@
-/* The layers that treat each element by itself: relu and its like, sums and products of two
- * operands. They follow the pattern of layers.c. */
+/* The layers that treat each element independently: relu and similar functions, sums and products
+ * of two operands. They follow the pattern of layers.c. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

@@ -1,5 +1,5 @@
-/* nn.Embedding: the rows of a table that indices name. A row may have its own dimensions, for
- * example if it is a matrix; it is then the list of its numbers. The gradient of a row is the sum
+/* nn.Embedding returns the rows of a table that indices name. A row may have several dimensions,
+ * for example as a matrix; it is then the list of its numbers. The gradient of a row is the sum
  * over all its uses, in the order of the batch within a segment, and folded over the segments.
  *
  * Indices are int32, or a var of integers, such as the samples of a data set. Indices that are

@@ -1,6 +1,6 @@
-/* A parameter or a constant as a value of the pass: a class token, a learned scale, positions, a
- * mask. Each sample gets a copy, so every op on samples takes it. Its gradient is the sum over the
- * samples of each segment, folded like that of every weight. */
+/* Makes a parameter or a constant a value of the pass: a class token, a learned scale, positions, a
+ * mask. Each sample gets a copy, so every op on samples accepts it. The gradient is the sum over
+ * the samples of each segment, folded like every weight's. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

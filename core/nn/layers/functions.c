@@ -1,5 +1,5 @@
-/* The activations, and the norms over one sample at a time. Each checks its settings and calls the
- * internal op. */
+/* The activations, and the norms over one sample at a time. Each function checks its settings and
+ * calls the internal op. */
 #include <math.h>
 
 #include "base/error.h"

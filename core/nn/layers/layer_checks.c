@@ -1,5 +1,5 @@
-/* The checks that every layer makes first: the parameter exists, the sizes are possible for a
- * layer, and the result fits into a tensor. */
+/* The checks that every layer makes first: the parameter exists, the sizes are valid for a layer,
+ * and the result fits into a tensor. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

@@ -1,8 +1,8 @@
-/* nn.LayerNorm and nn.GroupNorm: each sample is normalised by itself, so samples exchange nothing,
- * and there is no state. Only the gradients of w and b sum over samples.
+/* nn.LayerNorm and nn.GroupNorm normalise each sample separately, so samples exchange nothing, and
+ * the layers have no state. Only the gradients of w and b sum over samples.
  *
- * Both are one op on rows: x is seen as (rows, length), a row for each run of the last dimensions,
- * or for each group of each sample. */
+ * Both are one op on rows, which sees x as (rows, length), with a row for each run of the last
+ * dimensions, or for each group of each sample. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,7 +1,7 @@
 /* The layers, under the names of PyTorch's functions. Each enqueues its forward kernel and appends
- * a node that knows how to go back. All follow one pattern:
+ * a node that knows its backward. All follow one pattern:
  *
- *     forward check what only the tape knows; take y from the arena; launch; append the node
+ *     forward     check what only the tape knows; take y from the arena; launch; append the node
  *     backward    dy = y->grad; the parameters come first, so that their allreduce can start early,
  *                 then the gradient of x */
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* Linear layers of x (N,..,K): every run of K numbers is a row, such as a word of a sentence, and
- * all rows of a sample belong to its segment. The operands are plain, because such a layer does not
+/* Linear layers for x (N,..,K). Every run of K numbers is a row, such as a word of a sentence, and
+ * all rows of a sample belong to its segment. The operands are PLAIN, because such a layer does not
  * multiply a group of samples at once, as layout N16 stores them. */
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Softmax, log-softmax and the losses, in plain layout. They work row by row, so the bits of a row
- * do not depend on its neighbours: the bits are the same whether each device computes the loss of
- * its rows, or device 0 computes it for all gathered rows. */
+/* Softmax, log-softmax and the losses, in layout PLAIN. They work row by row, so the bits of a row
+ * do not depend on its neighbours. They are the same whether each device computes the loss of its
+ * rows, or device 0 computes it for all gathered rows. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

@@ -1,6 +1,6 @@
-/* torch.matmul: products of two vars, in plain layout.
+/* torch.matmul: products of two vars, in layout PLAIN.
  *
- * Every product of tensors becomes `count` products of matrices. The op knows no other shapes, and
+ * Every product of tensors becomes `count` products of matrices, the only shapes that the op knows;
  * the views cost nothing. */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The layers of a model by their numbers: a forward function calls them for the layers that the
- * model has described (models/module.c). Each does the same as PyTorch's module. */
+/* The layers of a model, called by number. A forward function uses them for the layers that the
+ * model describes (models/module.c). Each does the same as PyTorch's module. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

@@ -1,5 +1,5 @@
-/* Computed indices of a dimension: torch.take_along_dim and gather, scatter_add, argsort. Taking
- * and adding are each other's gradient. Indices are integers and have no gradient.
+/* Layers with computed indices in a dimension: torch.take_along_dim and gather, scatter_add,
+ * argsort. Taking and adding are each other's gradient. Indices are integers and have no gradient.
  *
  * The ops see a tensor as (outer, indices, inner), a view that costs nothing. */
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* Windows over images without weights: means and maxima, adaptive means, and the margins around a
- * picture. A pool itself has no padding: it works on a copy that is padded with zeros for means and
+/* Windows over images without weights: means and maxima, adaptive means, and the margins around an
+ * image. A pool itself has no padding. It works on a copy that is padded with zeros for means and
  * with -infinity for maxima. A maximum never comes from the margin, unless all pixels of the window
  * are -infinity; then its gradient may be lost in the margin. */
 #include <math.h>

@@ -3,7 +3,7 @@
  * through the steps (device/op_table.c says what it saves for backward).
  *
  * Backward gives the gradient of the gates at each step. The gradient of W_hh is then that of a
- * linear layer whose rows are the states before the steps: it sums over samples, so it is computed
+ * linear layer whose rows are the states before the steps. It sums over samples, so it is computed
  * segment by segment. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"

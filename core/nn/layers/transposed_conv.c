@@ -1,6 +1,5 @@
-/* F.conv_transpose2d and F.conv_transpose1d: a convolution the other way round. Forward computes
- * what a convolution computes as the gradient of its input, and the gradient of x is a convolution
- * of dy:
+/* F.conv_transpose2d and F.conv_transpose1d: a convolution in reverse. Forward computes what a
+ * convolution computes as the gradient of its input, and the gradient of x is a convolution of dy:
  *
  *     y  = gradient of the input, of a convolution with w whose outputs get x as their gradient
  *     dx = convolution of dy with w

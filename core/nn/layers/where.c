@@ -1,4 +1,4 @@
-/* torch.where and masked_fill: a choice between two operands by a third, whose numbers are 1 or 0,
+/* torch.where and masked_fill choose between two operands with a third, whose numbers are 1 or 0,
  * as from a comparison. The third has no gradient. */
 #include <string.h>
 

@@ -1,9 +1,8 @@
-/* One launch serves a whole run of parameters whose gradients are in the same order as their
+/* One launch updates a whole run of parameters whose gradients are in the same order as their
  * values. A model whose backward ends with its first layer is a single run, also under DDP after
- * the gradients have been laid out again; at worst each parameter is its own run. The pads
- * inside a run are zero in values, gradients and state, and every formula turns zeros into zeros.
- * The update of an element reads nothing of its neighbours, so the bits are those of single
- * launches. */
+ * the gradients have been laid out again. At worst each parameter is its own run. The pads inside a
+ * run are zero in values, gradients and state, and every formula turns zeros into zeros. The update
+ * of an element does not read its neighbours, so the bits are those of single launches. */
 #include "nn/optimizer/optimizer.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Parameter groups, as in PyTorch: parameters with their own learning rate or weight decay.
+/* Parameter groups have their own learning rate or weight decay, as in PyTorch.
  *
  *     group 0    all that are in no other; rate and step block are those of the step
  *     group g    its own weight decay, and its own rate, in a step block of its own in device

@@ -1,5 +1,5 @@
-/* The buffers of a program: the internal buffer_set, with its own names. They are registered once.
- * A tape's batch_norm finds them by index, and files keep them by name. */
+/* The buffers of a program are the internal buffer_set, with its own names. They are registered
+ * once. A tape's batch_norm finds them by index, and files keep them by name. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

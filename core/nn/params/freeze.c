@@ -1,6 +1,6 @@
-/* Freezing: parameters that training does not change, PyTorch's requires_grad_(False). The values
- * of frozen ones come after all others and have no gradients (nn/param.h), so both arenas are laid
- * out again. That is possible only while nobody relies on the gradients' addresses. */
+/* Freezes parameters, so that training does not change them: PyTorch's requires_grad_(False).
+ * Frozen values come after all others and have no gradients (nn/param.h), so both arenas are laid
+ * out again. That is possible only while no code relies on the gradients' addresses. */
 #include "base/error.h"
 #include "nn/params/params.h"
 

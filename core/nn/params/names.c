@@ -1,5 +1,5 @@
-/* The names of parameters, buffers and layers. Files keep them, so they follow the rules of file
- * formats. */
+/* Checks the names of parameters, buffers and layers. Files contain them, so they follow the rules
+ * of file formats. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The optimizers of programs. */
+/* The optimizers that programs create. */
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>

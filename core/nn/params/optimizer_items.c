@@ -1,4 +1,4 @@
-/* An optimizer's state as the tensors of a checkpoint: see optimizer_items.h. */
+/* An optimizer's state as the tensors of a checkpoint; see optimizer_items.h. */
 #include "base/error.h"
 #include "nn/params/optimizer_items.h"
 

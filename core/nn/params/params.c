@@ -1,4 +1,4 @@
-/* The parameters of a model on one device: the internal param_set, with its own names, plain SGD
+/* The parameters of a model on one device: the internal param_set with its own names, a simple SGD
  * and files. */
 #include "nn/params/params.h"
 

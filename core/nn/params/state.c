@@ -1,4 +1,4 @@
-/* The one list of the tensors in a file of parameters: see state.h. */
+/* Lists the tensors in a file of parameters; see state.h. */
 #include "nn/params/state.h"
 
 #include <stdlib.h>

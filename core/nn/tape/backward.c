@@ -1,4 +1,4 @@
-/* The walk back over the nodes of a tape, or of several tapes between which values have moved
+/* Walks back over the nodes of a tape, or of several tapes between which values have moved
  * (linked.c).
  *
  *     node 0: y0 = conv2d(x, W1, b1)        ^   the walk goes from the root upward

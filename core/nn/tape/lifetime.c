@@ -1,4 +1,4 @@
-/* When memory of a pass goes back to the arena before the pass ends.
+/* Returns memory of a pass to the arena before the pass ends.
  *
  *     gradients of vars    behind the backward of the node that made the var: all that give it its
  *                          gradient, and the one that reads it, have had theirs
@@ -10,10 +10,10 @@
  *     views                that were copied for an op, with `once`, when forward has read the copy
  *                          for the last time, where no op before has saved the view
  *
- * A piece goes back when nobody holds it: a view of a value holds its memory, too, and several vars
- * may share a gradient. A program's pass has no `once`: the program may read values, and run
- * backward again, until the next pass begins. The values of a loss stay, because the log of losses
- * reads them. */
+ * A piece is returned when nothing holds it. A view of a value also holds its memory, and several
+ * vars may share a gradient. A program's pass has no `once`, because the program may read values,
+ * and run backward again, until the next pass begins. The values of a loss stay, because the log of
+ * losses reads them. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

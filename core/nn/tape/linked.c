@@ -1,17 +1,17 @@
 /* Model parallelism: a value moves from the tape of one device to that of another, and backward
- * takes the same way back.
+ * takes the same path back.
  *
  *     tape on device 0    x -- conv -- relu --.                       .-- ... -- loss
  *                                             | duet_var_to           |
  *     tape on device 1                        '-- conv -- relu -------'
  *
  * The tapes between which a value has moved form a ring, and a backward walks over the nodes of all
- * of them, the last one first. Each tape keeps a clock that orders nodes across tapes (Lamport). It
- * is the time, but always later than everything that the tape has seen. A tape that gets a value
- * has seen everything that the giver had seen. So the reader of a value comes before its maker in
- * the walk, even if values move back and forth. The walk also follows the order in which one thread
- * recorded: the backward of a micro-batch is enqueued on all devices before that of the previous
- * micro-batch, and the devices overlap. */
+ * of them, the last one first. Each tape keeps a clock that orders nodes across tapes (Lamport).
+ * The clock is the time, but always later than everything that the tape has seen. A tape that
+ * receives a value has seen everything that the sender had seen. So the reader of a value comes
+ * before its maker in the walk, even if values move back and forth. The walk also follows the order
+ * in which one thread recorded: the backward of a micro-batch is enqueued on all devices before
+ * that of the previous micro-batch, and the devices overlap. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

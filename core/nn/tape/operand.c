@@ -1,5 +1,5 @@
-/* The pieces of all layers: they launch an op over a batch, make it a node, and give its operands
- * memory and the layout that the op takes. layers.c shows how layers use them. */
+/* The functions that all layers use. They launch an op over a batch, make it a node, and give its
+ * operands memory and the op's layout. layers.c shows how layers use them. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

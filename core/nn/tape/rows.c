@@ -1,11 +1,11 @@
-/* Values of parameters: values computed from parameters, buffers and constants only, such as a
- * weight divided by its norm.
+/* Values that are computed only from parameters, buffers and constants, such as a weight divided by
+ * its norm ("values of parameters").
  *
  * Such a value is the same for all samples, but its gradient is a sum over them, and sums go by
- * segments (docs/design.md section 2). So it is computed once for each segment: the ops do to these
- * rows what they do to samples. Layers take row 0 for a parameter, and its gradient from segment s
- * becomes that of row s. Backward then gives each parameter one gradient for each segment, and they
- * are folded like those of any other use. So single, DP and DDP have equal bits. */
+ * segments (docs/design.md section 2). So it is computed once for each segment, and ops treat these
+ * rows like samples. Layers use row 0 as a parameter, and its gradient from segment s becomes that
+ * of row s. Backward then gives each parameter one gradient per segment, and these are folded like
+ * those of any other use. So single, DP and DDP have equal bits. */
 #include <stdlib.h>
 #include <string.h>
 

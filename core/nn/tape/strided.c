@@ -1,7 +1,7 @@
-/* Strided views of plain vars: narrow, permute, and a reshape of these if it is a view in PyTorch
+/* Strided views of PLAIN vars: narrow, permute, and a reshape of these if it is a view in PyTorch
  * too. Such a var has a description in place of memory, and a view of a view is a view of the same
- * memory. Ops that take strided operands read it where it is; for others tape_stuck makes one copy,
- * however long the chain of views was.
+ * memory. Ops that take strided operands read it in place; for others tape_stuck makes one copy,
+ * however long the chain of views is.
  *
  *     memory of     qkv (N,T,3C)   | q | k | v |   q | k | v |   ...   one row for each token
  *     narrow        (N,T,C)        | q |           | q |               strides 3CT, 3C, 1
@@ -9,9 +9,9 @@
  *     transpose     (N,H,T,D)                                          strides 3CT, D, 3C, 1
  *
  * Backward. If a var is read only through views without a common element, their gradients are
- * written straight into their places in its gradient, by the op itself if it can (attention.c) or
- * by one copy; all other places are zero. Otherwise each view is its own op: its gradient,
- * among zeros, is one term of the var's gradient. */
+ * written directly into its gradient, by the op itself if it can (attention.c) or by one copy; all
+ * other elements are zero. Otherwise each view is its own op, and its gradient, padded with zeros,
+ * is one term of the var's gradient. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,23 +1,23 @@
-/* The gradient of a parameter: one launch for each segment, folded over the segments in the fold
- * order (base/fold.h).
+/* Computes the gradient of a parameter with one launch for each segment, folded over the segments
+ * in the fold order (base/fold.h).
  *
  *     4 segments:      make 0 -> A      make 2 -> B      A += B
  *                      make 1 -> B      make 3 -> C      B += C      A += B
  *
- * Depth first, so that 1 + ceil(log2 S) buffers serve S segments; buffer A is the gradient itself.
+ * It is depth first, so 1 + ceil(log2 S) buffers serve S segments; buffer A is the gradient itself.
  *
  * A parameter that is used more than once in a step keeps one buffer for each segment until its
- * last use, because the uses within a segment must be added before the segments are: (use 1 + use
- * 2) of segment 0, the same of segment 1, and so on; then these are folded.
+ * last use, because the uses within a segment must be added before the segments: (use 1 + use 2) in
+ * segment 0, the same in segment 1, and so on; then these are folded.
  *
  * The same holds for passes (tape.h), which are further uses. Their buffers outlive the step arena,
- * so they belong to the param_set; that of segment 0 is the gradient itself.
+ * so they belong to the param_set; segment 0's buffer is the gradient itself.
  *
- * A value of parameters (rows.c) keeps one buffer for each segment, too, and never folds them: each
- * is the gradient of a row of the var that it is made of.
+ * A value of parameters (rows.c) also keeps one buffer for each segment, and never folds them,
+ * because each is the gradient of one row of its var.
  *
- * The buffers are also kept if segments are added in another order than that of the fold
- * (param_set.sums): each piece of a parameter has its own order, so all terms must be there.
+ * The buffers are also kept if segments are added in an order other than the fold (param_set.sums).
+ * Each piece of a parameter then has its own order, so all terms must be present.
  *
  * Nothing is kept for a frozen parameter. If only one of a layer's two parameters is frozen, the
  * kernel still writes both gradients, one of them into memory that nobody reads. */

@@ -1,4 +1,4 @@
-/* What stands in a file. */
+/* Reads the content of a file. */
 #ifndef TESTS_BASE_CONTENT_H
 #define TESTS_BASE_CONTENT_H
 

@@ -1,4 +1,4 @@
-/* The sum of floats in fold order, for tests of what adds so. */
+/* The sum of floats in fold order, for tests of code that adds this way. */
 #ifndef TESTS_CORE_BASE_FOLD_FLOAT_H
 #define TESTS_CORE_BASE_FOLD_FLOAT_H
 

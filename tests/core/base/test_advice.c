@@ -1,4 +1,4 @@
-/* The command says its options where the library says what a program does. */
+/* The command names its options where the library tells a program what to do. */
 #include "base/advice.h"
 #include "base/error.h"
 #include "tests/harness/harness.h"

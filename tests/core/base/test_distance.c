@@ -1,4 +1,4 @@
-/* The relative L2 distance: its formula, and what is never near anything. */
+/* The relative L2 distance: its formula, and arrays that are never near any other. */
 #include <math.h>
 
 #include "base/distance.h"

@@ -1,6 +1,6 @@
-/* Fold order: the pairs and the depth-first schedule add as the rule says, the schedule with few
- * buffers, and folding the virtual devices of each device first and the devices afterwards gives
- * the bits of folding all virtual devices at once. */
+/* Fold order: the pairs and the depth-first schedule add by the rule, and the schedule needs few
+ * buffers. Folding first the virtual devices of each device and then the devices gives the bits of
+ * folding all virtual devices at once. */
 #include "tests/harness/harness.h"
 
 #include "tests/core/base/fold_float.h"

@@ -1,4 +1,4 @@
-/* Suggestions for words that nobody knows: the edit distance, and which word is near enough. */
+/* Suggestions for unknown words: the edit distance, and which word is near enough. */
 #include "base/error.h"
 #include "base/text/nearest.h"
 #include "tests/harness/harness.h"

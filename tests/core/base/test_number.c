@@ -1,5 +1,5 @@
-/* Numbers in files have a decimal point also where the program that uses the library has set a
- * locale with a comma. */
+/* Numbers in files have a decimal point even if the program that uses the library has set a locale
+ * with a comma. */
 #include <stdlib.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Command line words to numbers: what is accepted, and how everything else is refused. */
+/* Command line words as numbers: what is accepted, and how everything else is refused. */
 #include <stdint.h>
 
 #include "base/error.h"

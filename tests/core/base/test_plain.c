@@ -1,4 +1,4 @@
-/* Text from outside is shown without its control characters, cut between characters. */
+/* Text from outside is printed without control characters and cut only between characters. */
 #include <string.h>
 
 #include "base/error.h"

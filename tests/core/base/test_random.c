@@ -1,5 +1,5 @@
-/* Random numbers against PyTorch's (tests/golden/rng.txt), and Philox against the test vectors of
- * its authors. */
+/* Compares random numbers with PyTorch's (tests/golden/rng.txt), and Philox with its authors' test
+ * vectors. */
 #include <stdint.h>
 
 #include "base/philox.h"

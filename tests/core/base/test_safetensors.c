@@ -1,5 +1,5 @@
-/* safetensors: what Duet writes it reads back, it reads what PyTorch wrote, and it refuses what is
- * broken. */
+/* safetensors: Duet reads back what it writes, reads what PyTorch wrote, and refuses invalid
+ * files. */
 #include <dirent.h>
 #include <math.h>
 #include <unistd.h>

@@ -1,5 +1,4 @@
-/* Workers: tasks run in their order, keep their errors, and can be waited for, taken back and
- * lost. */
+/* Workers run tasks in order and keep their errors. A task can be awaited, taken back and lost. */
 #include "base/worker.h"
 
 #include <stdatomic.h>

@@ -1,8 +1,7 @@
-/* A rank as a program of its own, started by fork and exec. It joins the job, writes one line about
- * what it inherited and about whether anything of the job has a name, and leaves.
+/* A rank as a separate program, started with fork and exec. It joins the job, writes one line about
+ * what it inherited and whether anything in the job has a name, and leaves.
  *
- * Usage: helper_comm WORD N, where N is a descriptor that the test passes on: the line goes there.
- * Started by test_comm.c. */
+ * Usage: helper_comm WORD N, where N is the descriptor for the line. test_comm.c starts it. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>

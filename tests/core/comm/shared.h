@@ -1,4 +1,4 @@
-/* Jobs for the tests of comm/: ranks by fork, and one page that all of them share with the test. */
+/* Jobs for the tests of comm/: forked ranks, and one page that all of them share with the test. */
 #ifndef TESTS_COMM_SHARED_H
 #define TESTS_COMM_SHARED_H
 

@@ -1,6 +1,6 @@
-/* Ranks that share a core part: the one with the higher number goes, after a few waits, to a core
- * on which no rank was seen, and stays free to run on all. And a rank whose core others keep busy
- * sleeps where it would yield. */
+/* Ranks that share a core separate: after a few waits, the one with the higher number moves to a
+ * core on which no rank was seen, and may still run on all cores. A rank whose core other programs
+ * keep busy sleeps instead of yielding. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* comm/ when something goes wrong inside a job: a rank is killed, is stopped, fails, leaves, or
- * does not come. Every survivor gets an error code, the launcher reports the root cause, and no
- * process is left. */
+/* Failures inside a job of comm/: a rank is killed, is stopped, fails, leaves, or does not join.
+ * Every survivor gets an error code, the launcher reports the root cause, and no process is
+ * left. */
 #include <fcntl.h>
 
 #include "tests/core/comm/shared.h"

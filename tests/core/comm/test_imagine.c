@@ -1,5 +1,5 @@
-/* A rank that imagines its peers: in every collective they bring what it brings, no call waits, and
- * no descriptor comes back. */
+/* A rank with simulated peers: in every collective they contribute what it contributes, no call
+ * waits, and no call returns a descriptor. */
 #include <limits.h>
 #include <unistd.h>
 

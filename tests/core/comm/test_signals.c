@@ -1,4 +1,4 @@
-/* comm/ and signals to the launcher: SIGINT (Ctrl-C), SIGTERM, SIGHUP, SIGKILL and SIGSTOP, while
+/* Signals to the launcher of comm/: SIGINT (Ctrl-C), SIGTERM, SIGHUP, SIGKILL and SIGSTOP, while
  * the ranks wait, ignore signals, or work. No process may be left. */
 #include "tests/core/comm/shared.h"
 

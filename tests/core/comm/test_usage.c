@@ -1,5 +1,5 @@
-/* comm/ and wrong arguments: the size of a job, the environment of a rank, deadlines, blobs that
- * are too large. Each is refused with ERR_USAGE and the value, before anything is started. */
+/* Wrong arguments to comm/: the size of a job, the environment of a rank, deadlines, blobs that are
+ * too large. Each is refused with ERR_USAGE and the value, before anything starts. */
 #include "comm/environment.h"
 #include "tests/core/comm/shared.h"
 

@@ -1,4 +1,4 @@
-/* Synthetic images of 1x28x28, `count` of them in either part. */
+/* Synthetic 1x28x28 images, `count` of them in each part. */
 #ifndef TESTS_CORE_DATA_SYNTHETIC_H
 #define TESTS_CORE_DATA_SYNTHETIC_H
 

@@ -1,5 +1,5 @@
 /* The batch plan: every sample occurs once, the segments are the same on any number of devices, and
- * where PyTorch defines the shares they are PyTorch's. */
+ * the shares are PyTorch's if PyTorch defines them. */
 #include <stdint.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Data sets: the real files, and every way in which a file can be bad. */
+/* Data sets: the real files, and every way in which a file can be invalid. */
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* A data set in a file of tensors: what samples and answers become, and what is refused. */
+/* A data set in a file of tensors: the samples and answers that it gives, and what is refused. */
 #include "base/error.h"
 #include "data/dataset.h"
 #include "tests/harness/scratch.h"

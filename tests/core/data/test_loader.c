@@ -1,5 +1,5 @@
-/* The loader: the right pixels in the right order with any number of workers, and a clean end at
- * any moment. */
+/* The loader gives the right pixels in the right order with any number of workers, and can end
+ * cleanly at any moment. */
 #include <stdint.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Data sets of a program's own and the loader with all its options: every kind of samples and
+/* A program's own data sets, and the loader with all its options: every kind of samples and
  * answers, PyTorch's orders, normalisation, the two warnings, and what is refused. */
 #include <limits.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Random data: PyTorch's draws to the bit. And what dataset_check refuses. */
+/* Random data have the bits of PyTorch's draws, and dataset_check refuses wrong settings. */
 #include "data/dataset.h"
 #include "tests/core/device/shared.h"
 #include "tests/golden/golden.h"

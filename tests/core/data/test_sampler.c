@@ -1,5 +1,5 @@
-/* The sampler's lists against those of PyTorch's DistributedSampler, and the properties of every
- * epoch's order. */
+/* Compares the sampler's lists with those of PyTorch's DistributedSampler, and checks the
+ * properties of every epoch's order. */
 #include <stdint.h>
 
 #include "base/error.h"

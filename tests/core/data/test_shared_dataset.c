@@ -1,5 +1,5 @@
-/* A data set in shared memory: what is mapped is what was shared, for reading alone; the launcher
- * reads the files once; and what cannot be shared or mapped is said in one line. */
+/* A data set in shared memory: a mapped set equals the shared one and is read-only, the launcher
+ * reads the files once, and an error says in one line what cannot be shared or mapped. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

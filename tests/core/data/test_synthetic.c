@@ -1,5 +1,5 @@
-/* Synthetic images: the same bytes everywhere, of all classes, that can be learned but not by one
- * pixel; and images of any shape and number of classes. */
+/* Synthetic images have the same bytes everywhere, cover all classes, and can be learned, but not
+ * from one pixel. They may have any shape and number of classes. */
 #include <stdint.h>
 
 #include "base/error.h"

@@ -1,7 +1,7 @@
-/* Batches that a loader brings to a device ahead (its option `device`): they arrive while the
- * device's kernels stand still, two ahead and no more, and a place that kernels still read is not
- * overwritten; training gives the bits of tensors that the program makes itself. With
- * CUDA_EMULATION on GPUs too. */
+/* Batches that a loader copies to a device ahead (its option `device`). They arrive while the
+ * device's kernels are blocked, at most two ahead, and do not overwrite a place that kernels still
+ * read. Training gives the bits of tensors that the program makes itself. With CUDA_EMULATION the
+ * tests also run on GPUs. */
 #include <stdatomic.h>
 #include <time.h>
 

@@ -1,4 +1,4 @@
-/* A steady step allocates nothing: tests prove it on a device without free memory. */
+/* A steady step allocates nothing. Tests prove this on a device without free memory. */
 #ifndef TESTS_DEVICE_FULL_H
 #define TESTS_DEVICE_FULL_H
 

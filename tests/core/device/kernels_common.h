@@ -1,11 +1,10 @@
-/* What the tests of device/host/kernels share: tensors of exactly their size, so that any access
- * past them is found; random numbers that are the same in every run; and the list of instruction
- * sets.
+/* Shared by the tests of device/host/kernels: tensors of their exact size, so that any access past
+ * them is found; random numbers that are the same in every run; and the list of instruction sets.
  *
  * A tensor ends where an inaccessible page begins, so in every build a kernel that reads or writes
  * past its end crashes. Writes before its beginning are found when the tensor is freed.
  * AddressSanitizer, which checks the generic kernels and the references (mk/sanitizers.mk), also
- * finds reads before the beginning: in its build the memory comes from malloc. */
+ * finds reads before the beginning, because in its build the memory comes from malloc. */
 #ifndef TESTS_DEVICE_KERNELS_COMMON_H
 #define TESTS_DEVICE_KERNELS_COMMON_H
 

@@ -1,4 +1,4 @@
-/* Right operands for every op, at made-up addresses: no kernel may run on them. */
+/* Valid operands for every op, at invented addresses, so no kernel may run on them. */
 #ifndef TESTS_DEVICE_OP_ARGS_H
 #define TESTS_DEVICE_OP_ARGS_H
 

@@ -1,4 +1,4 @@
-/* What the tests of device/ share: opening emulated devices, and calls that must succeed. */
+/* Shared by the tests of device/: opening emulated devices, and calls that must succeed. */
 #ifndef TESTS_DEVICE_SHARED_H
 #define TESTS_DEVICE_SHARED_H
 

@@ -1,7 +1,7 @@
-/* What the files of device/cuda do when CUDA fails, on the emulated runtime: whichever call fails
- * is told and everything is given back; a fault names what ran and reaches all who wait for it;
- * work that never ends meets the deadline or the end of the job, and close ends too. (What they do
- * when all is well is shown by the tests of all kinds of device.) */
+/* What the files of device/cuda do when CUDA fails, on the emulated runtime. Any failed call is
+ * reported, and everything is freed. A fault names what ran and reaches every waiter. Work that
+ * never ends meets the deadline or the end of the job, and close ends too. (The tests of all kinds
+ * of device cover the normal case.) */
 #include "tests/core/device/shared.h"
 #include "tests/stand_ins/cuda_emulated.h"
 

@@ -1,5 +1,5 @@
 /* Dry devices: the same calls on a dry device and on an emulated one leave the same ledger, traffic
- * and spans, and the same error where memory runs out; and nothing lies behind a dry address. */
+ * and spans, and the same error when memory runs out. A dry address has no memory. */
 #include <sys/mman.h>
 #include <sys/wait.h>
 

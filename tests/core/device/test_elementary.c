@@ -1,4 +1,4 @@
-/* device/elementary.h against the C library's long double, over what a float may be. */
+/* Compares device/elementary.h with the C library's long double, over the range of floats. */
 #include <math.h>
 
 #include "device/elementary.h"

@@ -1,5 +1,5 @@
-/* device/: what happens when something goes wrong. An error stays in its stream with its text and
- * reaches every waiter, a wait ends at its deadline, and a close does not wait for queued work. */
+/* Failures in device/. An error stays in its stream with its message and reaches every waiter, a
+ * wait ends at its deadline, and a close does not wait for queued work. */
 #include <pthread.h>
 
 #include "device/host/host.h"

@@ -1,7 +1,7 @@
 /* The parts of the GPU's device layer that need no GPU: the arithmetic of its clock, the bytes of
- * its handles, the allocator of its memory, and the text of a refusal. GPUs of the machine are
- * hidden first, so these tests give the same result everywhere. duet doctor checks GPUs, and what
- * the command says without one stands in tests/app/cli/test_bad_input.c. */
+ * its handles, the allocator of its memory, and the message of a refusal. The machine's GPUs are
+ * hidden first, so these tests give the same result everywhere. duet doctor checks GPUs, and
+ * tests/app/cli/test_bad_input.c checks what the command prints without one. */
 #include <sys/wait.h>
 
 #include "device/arena.h"

@@ -1,5 +1,5 @@
-/* device/: memory of another process. The descriptor travels over a unix socket, as between
- * ranks; the child is forked before any device exists. */
+/* device/: memory of another process. The descriptor travels over a unix socket, as between ranks.
+ * The child is forked before any device exists. */
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>

@@ -1,7 +1,7 @@
-/* Every case of doctor/cases.h by the host's fast kernels: in both layouts, in N16 in groups of
- * at least 4, 8 and 16 lanes, in place where the op allows it, on every instruction set. Each must
- * be within the reference's bound (doctor/ops_judge.c) and have the bits of the others. What each
- * op means: test_kernels_*.c next to this file. */
+/* Runs every case of doctor/cases.h with the host's fast kernels: in both layouts, in N16 with
+ * groups of at least 4, 8 and 16 lanes, in place if the op allows it, on every instruction set.
+ * Each must be within the reference's bound (doctor/ops_judge.c) and have the bits of the others.
+ * test_kernels_*.c state what each op computes. */
 #include "base/error.h"
 #include "device/op_table.h"
 #include "doctor/ops.h"

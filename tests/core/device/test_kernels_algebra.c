@@ -1,4 +1,4 @@
-/* Sorting of what is equal and of what is no number. */
+/* Tests the sorting of equal numbers and of NaN. */
 #include "tests/core/device/kernels_common.h"
 
 /* Ascending: -2, -1, -0, 0, 3, 3, infinity, NaN; what is equal, and NaN, stays in its order. */

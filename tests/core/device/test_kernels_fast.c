@@ -1,6 +1,6 @@
 /* The rules that make all modes train alike (docs/design.md section 2), for the fast products: the
- * same bits at any address, in any thread. (Whatever else is in the launch: core/nn/test_ops.c.
- * Against the reference, and on every instruction set: test_kernels.c.) */
+ * same bits at any address, in any thread. (core/nn/test_ops.c varies the rest of the launch;
+ * test_kernels.c compares with the reference on every instruction set.) */
 #include <pthread.h>
 
 #include "tests/core/nn/layer.h"

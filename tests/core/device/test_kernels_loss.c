@@ -1,5 +1,5 @@
-/* Difficult cases of the losses: scores that would overflow exp, ties, one number
- * of a log. */
+/* Difficult cases of the losses: scores that would overflow exp, ties, and a single number of a
+ * log. */
 #include "tests/core/device/kernels_common.h"
 
 static struct tensor labels_of(struct heap *heap, int n, const int32_t *labels) {

@@ -1,6 +1,6 @@
-/* The batch normalisation ops: running statistics by their formula, and the moments of parts,
- * which merged are those of the whole; and the fast moments where digits might cancel. (PyTorch's
- * numbers: tests/syncbn/test_syncbn.c. The fast path against the reference: test_kernels.c.) */
+/* The batch normalisation ops: the formula of running statistics, merging the moments of parts, and
+ * the fast moments where digits might cancel. (tests/syncbn/test_syncbn.c has PyTorch's numbers;
+ * test_kernels.c compares the fast path with the reference.) */
 #include "tests/core/device/kernels_common.h"
 
 /* Two orders of a sum of some thousand doubles. */

@@ -1,6 +1,6 @@
-/* What some ops mean that PyTorch's numbers (tests/core/nn/test_ops.c) do not tell: layouts, masks,
- * hashes, numbers that are not finite, and roundings: the references against formulas that are
- * written here a second time. (All other kernels against the references: test_kernels.c.) */
+/* What PyTorch's numbers (tests/core/nn/test_ops.c) do not cover: layouts, masks, hashes, numbers
+ * that are not finite, and roundings. References are compared with formulas written here a second
+ * time. (test_kernels.c compares all other kernels with the references.) */
 #include "base/philox.h"
 #include "device/host/kernels/hash_mix.h"
 #include "tests/core/device/kernels_common.h"

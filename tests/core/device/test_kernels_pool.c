@@ -1,5 +1,5 @@
-/* What pools mean, told by the references. (All other kernels against the references:
- * test_kernels.c.) */
+/* The results of pools, checked on the references. (test_kernels.c compares all other kernels with
+ * the references.) */
 #include "tests/core/device/kernels_common.h"
 
 /* A pool that does the work of the relu before it has the bits of the two ops, of their gradients

@@ -1,4 +1,4 @@
-/* device/: host-late runs nothing before somebody waits for it. So it exposes a program that reads
+/* device/: host-late runs work only when something waits for it. So it exposes a program that reads
  * too early, and gives a correct program the bits of `host`. */
 #include "tests/core/device/shared.h"
 

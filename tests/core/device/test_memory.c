@@ -1,5 +1,5 @@
-/* device/: memory. The arena gives each byte to one owner and gets every byte back, the ledger
- * knows the cause of each, and errors say what is missing. */
+/* Memory in device/. The arena gives each byte to one owner and gets every byte back, the ledger
+ * knows the cause of each byte, and errors say what is missing. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* device/: op_check accepts and refuses what the table of op.h says, and flops are right. No kernel
- * runs here, so the addresses are made up. */
+ * runs here, so the addresses are invented. */
 #include "tests/core/device/op_args.h"
 
 static void must_refuse(enum op op, const struct op_args *a, const char *why) {

@@ -1,5 +1,5 @@
-/* device/: with operand checks, every operand has to lie in a live allocation of the very device
- * that computes. And views of tensors point where they should. */
+/* device/: with operand checks, every operand must be in a live allocation of the device that
+ * computes. The file also tests that views of tensors point to the right memory. */
 #include "tests/core/device/shared.h"
 
 static int launch_dropout(struct device *d, float *x, const struct step_block *step) {

@@ -1,5 +1,5 @@
-/* device/: kernels are compiled without ThreadSanitizer. What device/host/race.c tells it about
- * them is enough to find two streams that use the same memory without an order. In any other build
+/* device/: kernels are compiled without ThreadSanitizer. The reports of device/host/race.c are
+ * enough for it to find two streams that use the same memory without an order. In any other build
  * the same calls run, and nothing can be found. */
 #include <sys/wait.h>
 

@@ -1,4 +1,4 @@
-/* Random numbers of a model: device/draw.h. */
+/* Tests the random numbers of a model (device/draw.h). */
 #include "base/philox.h"
 #include "tests/core/device/kernels_common.h"
 

@@ -1,4 +1,4 @@
-/* device/: the spans of a stream tell what it ran. */
+/* device/: the spans of a stream show what it ran. */
 #include <pthread.h>
 
 #include "tests/core/device/shared.h"

@@ -1,6 +1,6 @@
-/* device/: streams, events and copies. Most tests run on `host`, on `host-late`, and, where the
- * CUDA runtime is emulated, on `cuda`: a correct program cannot tell them apart. Some need a host
- * function that blocks a stream, which a GPU does not have. */
+/* device/: streams, events and copies. Most tests run on `host`, on `host-late`, and, if the CUDA
+ * runtime is emulated, on `cuda`, since a correct program cannot tell them apart. Some need a host
+ * function that blocks a stream, which a GPU lacks. */
 #include <pthread.h>
 
 #include "tests/core/device/shared.h"

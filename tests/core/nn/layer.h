@@ -1,5 +1,5 @@
-/* A random layer with a weight (linear, or a convolution) and its three passes as launches, and a
- * random product of matrices, for tests that compare kernels with the reference. */
+/* A random layer with a weight (linear, or a convolution), its three passes as launches, and a
+ * random matrix product, for tests that compare kernels with the reference. */
 #ifndef TESTS_NN_LAYER_H
 #define TESTS_NN_LAYER_H
 

@@ -1,4 +1,4 @@
-/* A small network with one of the oldest layers each, on a device of the test's choice.
+/* A small network with one layer of each basic kind, on a device of the test's choice.
  *
  *     (N,2,9,9) conv 3x3 stride 2 padding 1 -> (3,5,5) relu, max 2x2 stride 1 -> (3,4,4)
  *               conv 2x2 -> (4,3,3) relu, average 2x2 stride 1 -> (4,2,2), dropout, flatten 16

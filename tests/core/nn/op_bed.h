@@ -1,5 +1,5 @@
 /* A row of the table of functions (op_rows.h, layer_rows.h) and one pass of it on a device:
- * forward, backward, and what came out. */
+ * forward, backward, and the results. */
 #ifndef TESTS_NN_OP_BED_H
 #define TESTS_NN_OP_BED_H
 

@@ -1,7 +1,6 @@
 /* The rows of test_ops.c: functions of numbers, of indices and of the shape.
-tests/core/nn/layer_rows.h
- * has products, sums and layers. ROW(NAME, WHAT IS CALLED, FIELDS...) with the words of op_bed.h;
- * the row NAME of tests/golden/make_ops.py says the same in PyTorch's words. */
+ * tests/core/nn/layer_rows.h has products, sums and layers. ROW(NAME, CALL, FIELDS...) uses the
+ * names of op_bed.h; the row NAME of tests/golden/make_ops.py makes the same call in PyTorch. */
 // clang-format off
 
 /* ---- of each number ---- */

@@ -1,6 +1,6 @@
-/* The rows of test_refused.c: REFUSED(WHAT IT SAYS, CALL). x2 is (5,6), x3 (5,3,4), x4 (5,2,9,9):
- * inputs of a pass of 5 samples; rows7 is a leaf (7,6); index has int32 (5). Parameters: a
- * TABLE (4,3), BIAS (4), CONV (3,2,3,3), W_IH (20,3), W_HH (20,5), GATES (20). */
+/* The rows of test_refused.c: REFUSED(MESSAGE, CALL). The inputs of a pass with 5 samples are x2
+ * (5,6), x3 (5,3,4) and x4 (5,2,9,9); rows7 is a leaf (7,6), and index has int32 (5). The
+ * parameters are TABLE (4,3), BIAS (4), CONV (3,2,3,3), W_IH (20,3), W_HH (20,5), GATES (20). */
 // clang-format off
 
 /* ---- shapes and dimensions ---- */

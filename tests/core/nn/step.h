@@ -1,4 +1,4 @@
-/* What the tests of the tape share: one batch for the small network of net.h, a hook that looks at
+/* Shared by the tests of the tape: one batch for the small network of net.h, a hook that checks
  * gradients, and the few lines that make a step by hand. */
 #ifndef TESTS_NN_STEP_H
 #define TESTS_NN_STEP_H

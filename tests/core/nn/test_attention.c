@@ -1,6 +1,6 @@
-/* Scaled dot product attention compared with matmul, softmax and dropout, which has PyTorch's
- * numbers elsewhere (test_ops.c has its own): with one seed both drop the same weights. And its
- * memory, which grows with the sequence; a row that sees no key; what is refused. */
+/* Compares scaled dot product attention with matmul, softmax and dropout: with one seed both drop
+ * the same weights. (test_ops.c compares it with PyTorch.) The file also tests its memory, which
+ * grows with the sequence, a row that sees no key, and what is refused. */
 #include <math.h>
 
 #include "duet.h"

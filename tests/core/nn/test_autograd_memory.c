@@ -1,5 +1,5 @@
-/* What autograd saves for each op, and what it holds during backward, compared with PyTorch's own
- * count: tests/golden/make_autograd_memory.py. Models: tests/app/train/test_as_pytorch.c. */
+/* Compares what autograd saves for each op, and holds during backward, with PyTorch's own count
+ * (tests/golden/make_autograd_memory.py). tests/app/train/test_as_pytorch.c does so for models. */
 #include "nn/autograd_memory.h"
 
 #include "duet.h"

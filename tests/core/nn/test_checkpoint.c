@@ -1,6 +1,6 @@
-/* Checkpoints of a program: 4 steps have the bits of 2, a checkpoint, a new program that loads it,
- * and 2 more, for every optimizer, and for two ranks; the command's checkpoints are read too;
- * zero_grad; and what is refused. */
+/* Checkpoints of a program: 2 steps, a checkpoint, a new program that loads it, and 2 more steps
+ * give the bits of 4 steps, for every optimizer, and for two ranks. The command's checkpoints can
+ * also be loaded. The file also tests zero_grad and what is refused. */
 #include <float.h>
 #include <limits.h>
 #include <math.h>

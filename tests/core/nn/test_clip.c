@@ -1,5 +1,5 @@
-/* Clipping has the same bits wherever the gradients lie, and frozen parameters take no part.
- * (PyTorch's numbers: core/nn/test_parts.c.) */
+/* Clipping has the same bits wherever the gradients are, and ignores frozen parameters. (PyTorch's
+ * numbers: core/nn/test_parts.c.) */
 #include <math.h>
 
 #include "base/random.h"

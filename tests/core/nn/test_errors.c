@@ -1,5 +1,5 @@
-/* What goes wrong on a tape: the first error is kept, later ops pass NULL on, backward returns
- * the code, and the next step begins afresh. */
+/* Errors on a tape: the first error is kept, later ops pass NULL on, backward returns the code, and
+ * the next step begins without error. */
 #include "tests/core/nn/net.h"
 
 #include "nn/optimizer/optimizer.h"

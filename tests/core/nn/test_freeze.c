@@ -1,9 +1,9 @@
-/* duet_params_freeze: what is frozen has no gradient, backward goes no farther back than it must,
- * and optimizers, clipping, a duet_ddp and a duet_data_parallel leave it alone; files have it. With
- * CUDA_EMULATION on GPUs too.
+/* duet_params_freeze: frozen parameters have no gradient, and backward goes no farther back than
+ * necessary. Optimizers, clipping, a duet_ddp and a duet_data_parallel do not change them, and
+ * files contain them. With CUDA_EMULATION the tests also run on GPUs.
  *
- * The judge is the same model without freezing, whose backbone is put back after each step: what is
- * trained must have its bits. */
+ * The judge is the same model without freezing, whose backbone is restored after each step: trained
+ * parameters must have its bits. */
 #include <unistd.h>
 
 #include "tests/duet/shared.h"

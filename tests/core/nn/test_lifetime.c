@@ -1,5 +1,5 @@
-/* When memory of a pass goes back to the arena, and that nobody reads it then: the devices check
- * operands, so what went back is NaN. */
+/* When memory of a pass returns to the arena, and that no op reads it afterwards: the devices check
+ * operands, so returned memory is NaN. */
 #include <math.h>
 
 #include "tests/core/nn/step.h"

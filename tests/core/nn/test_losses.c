@@ -1,6 +1,6 @@
-/* The losses: PyTorch's means and gradients of cross entropy and nll_loss with weights of the
- * classes, ignored labels and smoothing, for rows and for samples of several places, on every kind
- * of device; and every loss and reduction compared with central differences. */
+/* The losses: cross entropy and nll_loss with class weights, ignored labels and smoothing have
+ * PyTorch's means and gradients, for rows and for samples with several positions, on every kind of
+ * device. Every loss and reduction is also compared with central differences. */
 #include <math.h>
 
 #include "tests/duet/shared.h"

@@ -1,10 +1,10 @@
-/* Parameters without a gradient, PyTorch's grad None: optimizers leave them and their state as they
- * are, alone, in a duet_ddp with find_unused_parameters and in a duet_data_parallel; checkpoints
- * keep how often each was updated; zero_grad takes all gradients away. With CUDA_EMULATION on GPUs
- * too.
+/* Parameters without a gradient, PyTorch's grad None. Optimizers do not change them or their state,
+ * on one device, in a duet_ddp with find_unused_parameters and in a duet_data_parallel. Checkpoints
+ * keep each one's number of updates; zero_grad removes all gradients. With CUDA_EMULATION the tests
+ * also run on GPUs.
  *
- * The judge is an optimizer of the extra layer alone, which is given its gradient in those steps in
- * which somebody has used the layer, and makes no step in the others. */
+ * The judge is an optimizer for only the extra layer, which gets its gradient in the steps that use
+ * the layer, and makes no step in the others. */
 #include <unistd.h>
 
 #include "tests/duet/shared.h"

@@ -1,6 +1,6 @@
-/* batch_norm_relu and batch_norm_add_relu have the bits of the functions that they stand for:
- * values, gradients of x and of the residual, of weight and bias, and running statistics; in
- * training and in eval, whatever else the residual is used for. */
+/* batch_norm_relu and batch_norm_add_relu have the bits of the functions that they replace: values,
+ * gradients of x, the residual, weight and bias, and running statistics. This holds in training and
+ * in eval, whatever else uses the residual. */
 #include "tests/core/nn/step.h"
 
 enum { C = 3, PIXELS = 4, ROWS = 41, COUNT = ROWS * C * PIXELS };

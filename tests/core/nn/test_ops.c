@@ -1,7 +1,7 @@
-/* Every function and layer of the tape, in one table (op_rows.h, layer_rows.h). A row is judged
- * three ways: by PyTorch's numbers forward and backward on every kind of device, with the kernels
- * of the reference too; by central differences of its own forward pass; and by equal bits on 1, 2
- * and 4 devices that share 4 virtual ones. */
+/* Every function and layer of the tape, in one table (op_rows.h, layer_rows.h). A row is checked in
+ * three ways: with PyTorch's numbers forward and backward on every kind of device, also with the
+ * reference kernels; with central differences of its own forward pass; and by equal bits on 1, 2
+ * and 4 devices that share 4 virtual devices. */
 #include "base/philox.h"
 #include "tests/core/nn/op_bed.h"
 

@@ -1,5 +1,5 @@
-/* The optimizer launches runs of parameters; the bits are those of a launch for each, whatever
- * the order of gradients. And its numbers are PyTorch's. */
+/* The optimizer launches runs of parameters. The bits are those of one launch per parameter, for
+ * any order of gradients, and its numbers are PyTorch's. */
 #include <math.h>
 
 #include "base/random.h"

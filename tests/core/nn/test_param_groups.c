@@ -1,6 +1,6 @@
 /* Parameter groups: an optimizer with groups gives the bits of several optimizers, one for each
- * group with its own rate and weight decay; a parameter without a gradient counts its own updates
- * there too; checkpoints bring the rates back. */
+ * group with its own rate and weight decay; a parameter without a gradient also counts its own
+ * updates there; checkpoints restore the rates. */
 #include <unistd.h>
 
 #include "tests/duet/shared.h"

@@ -1,5 +1,5 @@
-/* The public library: views of rows, tensors put together and spread over devices, one device by
- * its number, and the clipping of gradients. */
+/* The public library: views of rows, tensors that are joined or scattered over devices, one device
+ * selected by number, and the clipping of gradients. */
 #include <math.h>
 #include <unistd.h>
 

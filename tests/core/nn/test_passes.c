@@ -1,5 +1,5 @@
-/* Gradients accumulated over several passes, each with a batch of its own: the bits do not depend
- * on how many devices share the segments, and hooks fire in the last pass alone. */
+/* Gradients accumulated over several passes, each with its own batch: the bits do not depend on how
+ * many devices share the segments, and hooks fire only in the last pass. */
 #include "tests/core/nn/step.h"
 
 #include "base/fold.h"

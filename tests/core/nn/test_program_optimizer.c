@@ -1,5 +1,5 @@
-/* The optimizers of the public library: defaults, the order of calls. (PyTorch's
- * numbers: core/nn/test_optimizer.c.) */
+/* The optimizers of the public library: defaults and the order of calls. (core/nn/test_optimizer.c
+ * has PyTorch's numbers.) */
 #include <limits.h>
 #include <math.h>
 

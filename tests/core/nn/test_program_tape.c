@@ -1,5 +1,5 @@
-/* The public tape: what is refused, sums of losses, views as batches, dropout. (Losses and the
- * gradients of layers: tests/core/nn/test_ops.c.) */
+/* The public tape: what is refused, sums of losses, views as batches, dropout.
+ * (tests/core/nn/test_ops.c tests losses and the gradients of layers.) */
 #include <math.h>
 
 #include "tests/duet/shared.h"

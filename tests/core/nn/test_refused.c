@@ -1,5 +1,5 @@
-/* What the functions of the tape refuse, and in which words. One table (refused_rows.h): each call
- * fails with one line, and the tape keeps the error. */
+/* What the functions of the tape refuse, and with which messages. In one table (refused_rows.h)
+ * each call fails with one line, and the tape keeps the error. */
 #include <limits.h>
 
 #include "duet.h"

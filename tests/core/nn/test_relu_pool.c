@@ -1,6 +1,6 @@
-/* A pool behind a relu does the work of both (tape_relu_put_off of the tape). Values and
- * gradients have the bits of the two functions one by one, whatever else reads the relu or its
- * operand, and in which order; and the relu is computed for whoever else needs it. */
+/* A pool after a relu does the work of both (tape_relu_put_off of the tape). Values and gradients
+ * have the bits of the two separate functions, whatever else reads the relu or its operand, and in
+ * any order. The relu is computed for any other op that needs it. */
 #include "tests/core/nn/step.h"
 
 enum { N = 41, C = 3, SIDE = 5, HALF = 2, COUNT = N * C * SIDE * SIDE, LESS = N * C * HALF * HALF };

@@ -1,5 +1,5 @@
-/* The tape's promises besides right numbers: hooks, a gradient given for the root, evaluation, and
- * memory that does not change from step to step. Parameters and vars used never or twice are in
+/* What the tape guarantees besides right numbers: hooks, a given gradient for the root, evaluation,
+ * and memory that does not change from step to step. Parameters and vars used never or twice are in
  * test_uses.c, failures in test_errors.c. */
 #include "tests/core/device/full.h"
 #include "tests/core/nn/step.h"

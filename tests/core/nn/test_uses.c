@@ -1,5 +1,5 @@
-/* Parameters and vars used never, twice or over several backwards: each gets the gradient of all
- * its uses, once. */
+/* Parameters and vars that are used never, twice or in several backwards: each gets the gradient of
+ * all its uses, once. */
 #include "tests/core/nn/step.h"
 
 /* x -> fc -> relu -> out -> loss; a head of its own hangs on x and leads nowhere. */

@@ -1,6 +1,6 @@
-/* Views that lie apart: each net of narrow, permute, transpose and reshape gives the bits that it
- * gives where every view becomes a tensor of its own at once, values and gradients, on one device
- * and where two share the samples. Of those that copy nothing it is said where they lie. */
+/* Strided views: each net of narrow, permute, transpose and reshape gives the same bits as with
+ * every view copied at once, in values and gradients, on one device and on two that share the
+ * samples. For views without a copy the tests also check where they are. */
 #include "tests/core/nn/step.h"
 
 enum { SAMPLES = 5, TOKENS = 6, HEADS = 2, WIDTH = 4, C = HEADS * WIDTH, LINE = 3 * C };

@@ -1,4 +1,4 @@
-/* The run record: what a rank writes comes back to the bit, and what is cut short is refused. */
+/* The run record: reading returns exactly what a rank wrote, and a truncated record is refused. */
 #include <math.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Medians and spreads over the steps: of known times, and what does not count. */
+/* Medians and spreads over the steps: those of known times, and which spans do not count. */
 #include "base/error.h"
 #include "tests/harness/harness.h"
 #include "trace/step_times.h"

@@ -1,18 +1,17 @@
-/* Products of matrices that are both data, sums along a dimension, and the gradient of an
- * embedding's table.
+/* Products of two data matrices, sums along a dimension, and the gradient of an embedding's table.
  *
- * A product of matrices is a product of product.h, batch after batch: tile.h multiplies; this file
- * only locates each batch. Its depth is never split, so an element of y is one chain of fmaf in the
+ * A product of matrices is a product of product.h, batch after batch. tile.h multiplies; this file
+ * only locates each batch. The depth is never split, so an element of y is one chain of fmaf in the
  * order of k, whatever the tile.
  *
- * A sum: x is (outer, length, inner). A block takes `columns` neighbours of one row of y, 32 if
- * they are contiguous and 1 if they are not, and its threads share the length among them:
+ * In a sum x is (outer, length, inner). A block takes `columns` neighbours of one row of y, 32 if
+ * they are contiguous and 1 if they are not, and divides the length among its threads:
  *
  *     inner > 1    thread t: column t % 32, elements t / 32, t / 32 + 8, ...   so a warp reads 128
  *     inner = 1    thread t: elements t, t + 256, ...                          bytes in a row
  *
- * Each thread adds in double, then the block adds its threads in halves. So the order follows from
- * the shape only. */
+ * Each thread adds in double, then the block adds its threads in halves. So the order depends only
+ * on the shape. */
 #ifndef DEVICE_CUDA_KERNELS_ALGEBRA_H
 #define DEVICE_CUDA_KERNELS_ALGEBRA_H
 
@@ -21,9 +20,9 @@
 /* ---- products ---- */
 
 struct matmul {
-    struct product p;                /* of the first pair of matrices */
-    size_t a_step, b_step, out_step; /* to the next ones */
-    uint32_t batches, tiles;         /* tiles: blocks of one product */
+    struct product p;                /* for the first pair of matrices */
+    size_t a_step, b_step, out_step; /* steps to the next pairs */
+    uint32_t batches, tiles;         /* tiles: blocks per product */
 };
 
 /* Writes the op as products of one kind, *kind. */
@@ -46,7 +45,7 @@ static inline struct matmul matmul_of(const struct op_args *a, enum product_kind
     return m;
 }
 
-/* The grid: blocks of all products. No workspace, so nothing is split. */
+/* The grid, with the blocks of all products. It has no workspace, so nothing is split. */
 static inline uint32_t matmul_grid(struct matmul *m, enum product_kind kind, enum tile tile) {
     product_grid(&m->p, kind, tile, NULL, 0);
     m->tiles = m->p.row_tiles * m->p.col_tiles;
@@ -70,8 +69,8 @@ struct sum_over {
     const float *x;
     float *y;
     size_t outer, length, inner;
-    uint32_t columns, lanes; /* of a block: columns * lanes = SUM_OVER_THREADS */
-    size_t tiles, row_tiles; /* blocks' shares of y in all, and of one row of y */
+    uint32_t columns, lanes; /* in a block, with columns * lanes = SUM_OVER_THREADS */
+    size_t tiles, row_tiles; /* blocks for all of y, and for one row of y */
     double divide;
 };
 
@@ -144,15 +143,15 @@ DUET_HD void k_spread(const struct spread *s, struct place at) {
 
 /* ---- the order of dimensions ---- */
 
-/* A thread owns elements in the order of the dimensions. If the last one of x or y is not
- * contiguous, neither are their accesses; the cache holds them for the next warps. */
+/* A thread owns elements in the order of the dimensions. If the last dimension of x or y is not
+ * contiguous, its accesses are not either; the cache holds the lines for the next warps. */
 struct permute {
     const float *x;
     float *y;
     size_t all;                      /* elements; below 2^31 */
     struct divider by[MAX_RANK - 1]; /* the elements below each dimension but the last */
     int first;                       /* the first dimension in use; the last one is MAX_RANK - 1 */
-    uint32_t step[MAX_RANK], to[MAX_RANK]; /* in x and y, of each dimension */
+    uint32_t step[MAX_RANK], to[MAX_RANK]; /* steps in x and y, for each dimension */
 };
 
 static inline struct permute permute_of(const struct op_args *a) {
@@ -205,9 +204,9 @@ DUET_HD void k_to_index(const struct to_index *t, struct place at) {
         t->y[i] = index_of_float(t->x[i]);
 }
 
-/* A thread owns one element of dw and looks through all indices: neighbouring threads have the same
- * row, so they load an index once, and the order of the sum is that of the reference. Atomic
- * additions would change their order from run to run. */
+/* A thread owns one element of dw and looks through all indices. Neighbouring threads have the same
+ * row, so they load an index once, and the sum has the reference's order. Atomic additions would
+ * change their order from run to run. */
 struct embedding {
     const float *dy;
     const int32_t *index;

@@ -1,8 +1,8 @@
-/* Attention by the formulas of device/attention.h, in double as in the reference
- * (host/kernels/reference_attention.c). A block has one query, or in backward one key. Each of its
- * threads first takes one partner of it and leaves the weight in shared memory, and then takes one
+/* Attention with the formulas of device/attention.h, in double as in the reference
+ * (host/kernels/reference_attention.c). A block has one query or, in backward, one query or one
+ * key. Each of its threads first computes the weight of one partner in shared memory, and then one
  * column of the result. So nothing larger than a block is kept, and every sum is in the order of
- * the keys, or of the queries, whatever the grid is. */
+ * the keys, or of the queries, whatever the grid. */
 #ifndef DEVICE_CUDA_KERNELS_ATTENTION_H
 #define DEVICE_CUDA_KERNELS_ATTENTION_H
 
@@ -15,7 +15,7 @@ struct attention_shared {
     double weight[ATTENTION_THREADS], slope[ATTENTION_THREADS];
 };
 
-/* What a thread keeps about its row, and about its column of one or two results. */
+/* A thread's data about its row, and about its column of one or two results. */
 struct attention_state {
     double lse, sum, second;
 };
@@ -30,7 +30,7 @@ DUET_HD size_t attention_tile(size_t first, size_t count) {
     return left < ATTENTION_THREADS ? left : (size_t)ATTENTION_THREADS;
 }
 
-/* Leaves log(sum of exp(score)) of query i in the state of all threads; 0 if every key is
+/* Puts log(sum of exp(score)) for query i into the state of all threads; 0 if every key is
  * hidden. */
 DUET_BLOCK void attention_log_sum(const struct attention *p, struct attention_shared *shared,
                                   struct attention_state *state, size_t b, size_t i,

@@ -1,4 +1,4 @@
-/* The kernel of bias.h on the GPU, and its launch behind a product made by a library. */
+/* The kernel of bias.h on the GPU, and its launch after a product that a library computed. */
 #include "device/cuda/kernels/bias.h"
 #include "device/cuda/kernels/launch.h"
 

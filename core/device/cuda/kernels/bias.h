@@ -1,6 +1,6 @@
-/* y += b, after a product that a library has computed without the bias: each element of y takes the
- * bias of its channel. In y (N, C, ...) the channel changes slower than the pixels and faster than
- * the samples. The outputs of a linear layer are channels of one pixel. */
+/* y += b, after a library has computed a product without the bias. Each element of y gets the bias
+ * of its channel. In y (N, C, ...) the channel changes slower than the pixels and faster than the
+ * samples. The outputs of a linear layer are channels of one pixel. */
 #ifndef DEVICE_CUDA_KERNELS_BIAS_H
 #define DEVICE_CUDA_KERNELS_BIAS_H
 

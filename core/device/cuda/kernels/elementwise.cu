@@ -1,5 +1,5 @@
-/* The kernels of elementwise.h on the GPU, and their launches. They move bytes: the grid is
- * filled, a thread takes 16 bytes at a time, and the launch bounds leave registers for full
+/* The kernels of elementwise.h on the GPU, and their launches. Memory bandwidth limits them, so the
+ * grid fills the GPU, a thread takes 16 bytes at a time, and the launch bounds allow full
  * occupancy. */
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/launch.h"

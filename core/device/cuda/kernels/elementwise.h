@@ -1,11 +1,10 @@
-/* Kernels that treat each element by itself: activations, sums, dropout, fill, scale, clipping and
- * the optimizers.
+/* Kernels that treat each element independently: activations, sums, dropout, fill, scale, clipping
+ * and the optimizers.
  *
- * A thread takes four neighbouring elements (a quad) at a time: by 16-byte accesses if all operands
- * are aligned, one by one at the tail or if they are not. Then it moves on by the size of the grid.
- * The arithmetic of an element is the same function either way, so its bits do not depend on where
- * it is in a call. These kernels move bytes: they can be no faster than their bytes over the
- * memory's bandwidth. */
+ * A thread takes four neighbouring elements (a quad) at a time, with 16-byte accesses if all
+ * operands are aligned, otherwise and at the tail one by one. Then it moves on by the size of the
+ * grid. The arithmetic of an element is the same function either way, so its bits do not depend on
+ * where it is in a call. Memory bandwidth limits the speed of these kernels. */
 #ifndef DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 #define DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 
@@ -21,10 +20,10 @@ struct elementwise {
     size_t count;
     int aligned;
     const struct step_block *step;
-    /* fill, scale: the number; where: the value of a missing operand; dropout: the factor of a kept
-     * element */
+    /* fill, scale: the number; where: the value for a missing operand; dropout: the factor of kept
+     * elements */
     float value;
-    const double *sums; /* clip: of squares, one of each piece */
+    const double *sums; /* clip: one sum of squares per piece */
     int pieces;
     double max_norm;
     /* the optimizers: weight decay, and their scalars, rounded like PyTorch's */
@@ -35,7 +34,7 @@ struct elementwise {
     int shrink;                         /* adam: 1: AdamW's decay */
     uint32_t layer;                     /* dropout: the layer's number */
     uint32_t v;                         /* dropout: the virtual device */
-    int normal;                         /* random: of the normal distribution */
+    int normal;                         /* random: normally distributed */
     struct divider by_plane;            /* dropout of planes: their pixels */
     struct activation_args activation;
     uint64_t threshold; /* dropout: an element is kept if its random word is below this */
@@ -108,7 +107,7 @@ DUET_HD void quad_store(const struct elementwise *e, float *p, size_t q, const f
         if (i < size) p[4 * q + (size_t)i] = v[i];
 }
 
-/* Runs over the quads of this thread. */
+/* Loops over the quads of this thread. */
 #define FOR_EACH_QUAD(q, e, at) \
     for (size_t q = place_first(at); 4 * q < (e)->count; q += place_stride(at))
 
@@ -147,7 +146,7 @@ K_OF_TWO(multiply_forward, mul_f32(a, b))
 K_OF_ONE(activation_forward, activation_value(e->activation, x))
 K_OF_TWO(activation_backward, activation_gradient(e->activation, a, b))
 
-/* The kinds that every net has: with the kind as a constant, only its own formula is compiled. */
+/* For the kinds that every net has: a constant kind compiles only its own formula. */
 DUET_HD struct activation_args of_kind(enum activation kind) {
     struct activation_args p = {kind, 0, 0};
     return p;
@@ -207,8 +206,7 @@ DUET_HD uint32_t philox_word(const struct philox *four, uint32_t i) {
     return i & 2 ? high : low;
 }
 
-/* A plane draws once. The elements of a quad are in one plane or in several that follow each
- * other. */
+/* A plane draws once. The elements of a quad are in one plane or in several consecutive planes. */
 DUET_HD void k_dropout2d(const struct elementwise *e, struct place at) {
     uint32_t step = (uint32_t)e->step->step;
     FOR_EACH_QUAD(q, e, at) {
@@ -234,7 +232,7 @@ DUET_HD void k_fill(const struct elementwise *e, struct place at) {
     FOR_EACH_QUAD(q, e, at) quad_store(e, e->out, q, v);
 }
 
-/* Each thread adds up the pieces itself: a model has some hundred, and all read the same. */
+/* Each thread adds up all pieces itself, since a model has only a few hundred. */
 DUET_HD void k_clip(const struct elementwise *e, struct place at) {
     const float factor = clip_factor(e->max_norm, clip_norm(e->sums, e->pieces));
     FOR_EACH_QUAD(q, e, at) {
@@ -247,8 +245,8 @@ DUET_HD void k_clip(const struct elementwise *e, struct place at) {
     }
 }
 
-/* Rounded exactly as reference_sgd: all sums are fused, but the momentum product is rounded first.
- * in0 is the gradient, out the value, out1 the momentum or NULL. */
+/* It rounds exactly like reference_sgd: all sums are fused, but the momentum product is rounded
+ * first. in0 is the gradient, out the value, out1 the momentum or NULL. */
 DUET_HD void k_sgd(const struct elementwise *e, struct place at) {
     float rate = e->step->learning_rate;
     int first = e->step->first_update;
@@ -304,7 +302,7 @@ DUET_HD void pairs_store(const struct elementwise *e, size_t q, const float firs
         if (i < 2 * size) e->out1[8 * q + (size_t)i] = both[i];
 }
 
-/* Rounded exactly as reference_adadelta. in0 is the gradient, out the value, out1 the moments. */
+/* Rounds exactly like reference_adadelta. in0 is the gradient, out the value, out1 the moments. */
 DUET_HD void k_adadelta(const struct elementwise *e, struct place at) {
     const float rho = e->beta2, rest = e->rest2, epsilon = e->epsilon;
     float rate = e->step->learning_rate;
@@ -326,7 +324,7 @@ DUET_HD void k_adadelta(const struct elementwise *e, struct place at) {
     }
 }
 
-/* Rounded exactly as reference_adam. Operands as in k_adadelta. */
+/* It rounds exactly like reference_adam. Operands are as in k_adadelta. */
 DUET_HD void k_adam(const struct elementwise *e, struct place at) {
     const float rest1 = e->rest1, beta2 = e->beta2, rest2 = e->rest2, epsilon = e->epsilon;
     float rate = e->step->adam_rate, root = e->step->adam_root, keep = e->step->adam_keep;

@@ -1,10 +1,10 @@
 /* Convolution with groups, dilation and windows of any shape. Depthwise convolutions have few
- * products per pixel, so there is no tile to share: a thread owns one pixel of y, or of dx, and
+ * products per pixel, so threads cannot share a tile. A thread owns one pixel of y, or of dx, and
  * neighbours read neighbouring pixels.
  *
  * A weight's gradient is a sum over all samples and pixels. A block owns one weight, or one bias:
  * each thread adds every 256th product, and the block adds its threads in halves. So the order
- * follows only from the shape. */
+ * depends only on the shape. */
 #ifndef DEVICE_CUDA_KERNELS_GROUPED_CONV_H
 #define DEVICE_CUDA_KERNELS_GROUPED_CONV_H
 
@@ -21,7 +21,7 @@ struct grouped_conv {
     int of_group, each, rows, columns; /* channels of x and y in a group; the window */
     struct conv_args p;
     struct divider by_columns, by_rows,
-        by_channels; /* of what is written; of dy in BACKWARD_WEIGHT */
+        by_channels; /* for the tensor that is written; in BACKWARD_WEIGHT for dy */
 };
 
 static inline struct grouped_conv grouped_conv_of(enum op op, const struct op_args *a) {
@@ -107,7 +107,7 @@ struct grouped_shared {
     float at[GROUPED_THREADS];
 };
 
-/* The terms that thread t of a block adds up, for weight `weight` or for the bias of channel o. */
+/* Adds up the terms of thread t of a block, for weight `weight` or for the bias of channel o. */
 DUET_HD float grouped_share(const struct grouped_conv *c, int o, uint32_t weight, int bias,
                             uint32_t t) {
     const uint32_t pixels = (uint32_t)(c->out_height * c->out_width), all = c->samples * pixels;
@@ -131,7 +131,7 @@ DUET_HD float grouped_share(const struct grouped_conv *c, int o, uint32_t weight
     return sum;
 }
 
-/* Blocks 0 .. count-1 of the work have a weight, the next `outputs` blocks a bias. */
+/* Blocks 0 .. count-1 compute a weight each, and the next `outputs` blocks a bias each. */
 DUET_BLOCK void k_grouped_conv_backward_weight(const struct grouped_conv *c,
                                                struct grouped_shared *shared, struct place at) {
     const uint32_t all = c->count + (uint32_t)c->outputs,

@@ -1,20 +1,20 @@
-/* What all CUDA kernels of the ops share. A kernel here is an ordinary function that gets the
+/* The parts that all CUDA kernels of the ops share. A kernel is an ordinary function that gets the
  * number of its thread:
  *
  *     DUET_HD void k_relu_forward(const struct elementwise *e, struct place at);
  *
- * On a GPU a short __global__ function calls it with the thread's own place (the .cu files, by the
- * macros of launch.h). A test calls it on the host for every block and every thread, one after
- * another, and compares with the reference. So index arithmetic, tails and the order of every sum
- * are tested on machines without a GPU.
+ * On a GPU a short __global__ function calls it with the thread's own place (the .cu files, with
+ * the macros of launch.h). A test calls it on the host for every block and every thread, one after
+ * another, and compares the result with the reference. So index arithmetic, tails and the order of
+ * every sum are tested on machines without a GPU.
  *
  * Where the threads of a block work together through shared memory, the kernel is cut into phases
  * with a barrier after each; on the host a phase is a loop over all threads. A read in the same
  * phase in which another thread writes is a race. tests/cuda/test_races.c looks for races under
  * ThreadSanitizer, where each of the kernel's threads has its own stack.
  *
- * gcc compiles the text as C and nvcc as CUDA C++, with the same bits for everything except exp and
- * log. All operations are IEEE's, nothing is contracted, and fmaf is used only where it is written.
+ * gcc compiles the source as C and nvcc as CUDA C++, with the same bits for everything except exp
+ * and log. All operations are IEEE's, nothing is contracted, and only an explicit fmaf is fused.
  * (nvcc fuses a*b+c by default, so products that must be rounded say mul_f32 or mul_f64.) */
 #ifndef DEVICE_CUDA_KERNELS_KERNEL_H
 #define DEVICE_CUDA_KERNELS_KERNEL_H
@@ -47,9 +47,9 @@
  *
  *     BLOCK_PHASE(at) { what thread at.thread does }
  *
- * with a barrier behind each. What a thread keeps from phase to phase is at [STATE(at)] of an
- * array of STATES entries: on the GPU registers, on the host one entry for each thread. Every
- * thread reaches every BLOCK_PHASE, so a loop around one has bounds that the whole block shares. */
+ * with a barrier after each. A thread's data that outlive a phase are at [STATE(at)] in an array of
+ * STATES entries: registers on the GPU, one entry per thread on the host. Every thread reaches
+ * every BLOCK_PHASE, so a loop around one has bounds that the whole block shares. */
 enum { BLOCK_LIMIT = 256 }; /* threads of the largest block */
 #ifdef __CUDACC__
 #define DUET_BLOCK static __device__ __forceinline__
@@ -57,7 +57,7 @@ enum { BLOCK_LIMIT = 256 }; /* threads of the largest block */
 #else
 #define DUET_BLOCK static inline
 #endif
-/* Each thread runs by itself: on a GPU, and in tests/stand_ins/gpu_of_threads.h. */
+/* Threads run in parallel on a GPU, and in tests/stand_ins/gpu_of_threads.h. */
 #ifdef BLOCK_BARRIER
 enum { STATES = 1 };
 #define STATE(at) 0
@@ -68,16 +68,16 @@ enum { STATES = BLOCK_LIMIT };
 #define BLOCK_PHASE(at) for ((at).thread = 0; (at).thread < (at).threads; (at).thread++)
 #endif
 
-/* DUET_KERNEL names a kernel in a launch: on a GPU by its address. DUET_BLOCK_KERNEL is the first
- * statement of a __global__ function whose kernel is written in phases: on a GPU nothing. The
+/* DUET_KERNEL names a kernel in a launch, on a GPU by its address. DUET_BLOCK_KERNEL is the first
+ * statement of a __global__ function whose kernel is written in phases; on a GPU it is empty. The
  * tests' emulated runtime defines its own versions (tests/stand_ins/cuda_emulation/launch.h), since
- * there one run of a kernel in phases covers all threads of the block. */
+ * one run of a kernel in phases covers all threads of the block there. */
 #ifndef DUET_KERNEL
 #define DUET_KERNEL(...) ((const void *)(__VA_ARGS__))
 #define DUET_BLOCK_KERNEL(at) ((void)(at))
 #endif
 
-/* Which thread of which block of the grid. Grids and blocks have one dimension here. */
+/* A thread's number in its block, and the block's in the grid. Both have one dimension. */
 struct place {
     uint32_t block, blocks, thread, threads;
 };
@@ -127,9 +127,9 @@ DUET_HD uint32_t bits_of(float x) {
 #endif
 }
 
-/* Four floats in one 16-byte access. `p` is in global memory, at a multiple of 16 bytes: otherwise
- * a GPU faults, and on the host a build with SAN=undefined reports it. The store is an intrinsic,
- * since nvcc may turn an assignment into four stores. */
+/* Four floats in one 16-byte access. `p` is in global memory, at a multiple of 16 bytes. Otherwise
+ * a GPU faults, and on the host a build with SAN=undefined reports an error. The store is an
+ * intrinsic, since nvcc may turn an assignment into four stores. */
 struct four_floats {
     float at[4];
 } __attribute__((aligned(16)));
@@ -159,8 +159,8 @@ static inline int is_aligned_16(const void *p) {
     return (uintptr_t)p % 16 == 0;
 }
 
-/* Division by a number that is known at launch: a multiplication and a shift instead of some twenty
- * instructions. With s = ceil(log2 d) and m = floor(2^32 (2^s - d) / d) + 1,
+/* Division by a number that is known at launch takes a multiplication and a shift instead of about
+ * twenty instructions. With s = ceil(log2 d) and m = floor(2^32 (2^s - d) / d) + 1,
  *
  *     x / d = (high(x m) + x) >> s      for all x < 2^31 and 1 <= d < 2^31
  *
@@ -187,7 +187,7 @@ DUET_HD uint32_t high_product(uint32_t a, uint32_t b) {
 #endif
 }
 
-/* x / d; the remainder into *rest. */
+/* Returns x / d, and sets *rest to the remainder. */
 DUET_HD uint32_t divide(struct divider v, uint32_t x, uint32_t *rest) {
     uint32_t quotient = (high_product(x, v.multiplier) + x) >> v.shift;
     *rest = x - quotient * v.d;

@@ -1,6 +1,6 @@
-/* How kernels are launched. Each family of kernels has two files of one name: NAME.h, the text of
- * the kernels, which also runs on the host, and NAME.cu, which makes __global__ functions of them
- * and launches them. ops.cu says which family serves an op.
+/* How kernels are launched. Each family of kernels has two files: NAME.h has the source of the
+ * kernels, which also runs on the host, and NAME.cu makes __global__ functions from them and
+ * launches them. ops.cu says which family serves an op.
  *
  * A kernel takes one struct by value, so a launch is a kernel, a grid and that struct. */
 #ifndef DEVICE_CUDA_KERNELS_LAUNCH_H
@@ -13,9 +13,9 @@
 extern "C" {
 #endif
 
-/* SIMPLE_THREADS: threads of a block in which each thread works by itself. GRID_LIMIT: the most
- * blocks of a grid; for more work, each thread takes several turns. It is a constant and not the
- * GPU's number of multiprocessors, by rule 4 of "the same bits" (docs/design.md section 2). */
+/* SIMPLE_THREADS: threads in a block whose threads work independently. GRID_LIMIT: the most blocks
+ * in a grid; with more work, each thread takes several turns. It is a constant, not the GPU's
+ * number of multiprocessors, because of rule 4 of "the same bits" (docs/design.md section 2). */
 enum { GRID_LIMIT = 132 * 16, SIMPLE_THREADS = 256 };
 
 static inline uint32_t grid_for(size_t items, uint32_t items_a_block) {
@@ -23,8 +23,8 @@ static inline uint32_t grid_for(size_t items, uint32_t items_a_block) {
     return blocks < GRID_LIMIT ? (uint32_t)blocks : (uint32_t)GRID_LIMIT;
 }
 
-/* Enqueues `kernel`, whose one parameter is *param; nothing if there are no blocks. An error is
- * left in cudaGetLastError, which ops.cu reads once after each op. */
+/* Enqueues `kernel`, whose one parameter is *param, unless `blocks` is 0. An error stays in
+ * cudaGetLastError, which ops.cu reads once after each op. */
 static inline void enqueue(struct cuda_stream *stream, const void *kernel, uint32_t blocks,
                            uint32_t threads, const void *param) {
     void *params[1] = {(void *)param};
@@ -33,7 +33,7 @@ static inline void enqueue(struct cuda_stream *stream, const void *kernel, uint3
     (void)cudaLaunchKernel(kernel, grid, block, params, 0, stream->stream);
 }
 
-/* The same for a kernel that has a thread for each of `count` elements. */
+/* The same for a kernel with one thread for each of `count` elements. */
 static inline void enqueue_each(struct cuda_stream *stream, const void *kernel, size_t count,
                                 const void *param) {
     enqueue(stream, kernel, grid_for(count, SIMPLE_THREADS), SIMPLE_THREADS, param);
@@ -67,7 +67,7 @@ EACH_FAMILY(FAMILY_OF)
 FAMILY_OF(PRODUCT, grouped_conv)
 const void *bias_kernel(int i);
 
-/* For products by a library (library_math.c): y (N, C, ...) += b (C); and for an
+/* For products that a library computes (library_math.c): y (N, C, ...) += b (C), and for an
  * OP_..._BACKWARD_WEIGHT only the bias's gradient. */
 int enqueue_add_bias(struct cuda_stream *stream, const struct tensor *y, const struct tensor *b);
 int enqueue_bias_gradient(struct cuda_stream *stream, enum op op, const struct op_args *args);
@@ -82,8 +82,8 @@ static __device__ __forceinline__ struct place here(void) {
     return {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
 }
 
-/* Makes the __global__ function `name` of k_name(const type *, struct place), a kernel whose
- * threads each work by themselves. What follows are its launch bounds. */
+/* Makes the __global__ function `name` from k_name(const type *, struct place), a kernel whose
+ * threads work independently. The other arguments are its launch bounds. */
 #define THREAD_KERNEL(name, type, ...)                                                           \
     static __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ type p) { \
         k_##name(&p, here());                                                                    \

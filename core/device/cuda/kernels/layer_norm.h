@@ -1,12 +1,11 @@
 /* LayerNorm and GroupNorm, in double as in the reference (host/kernels/reference_layer_norm.c).
  *
- * Forward and the gradient of x take 32 threads a row: lane l has the elements l, l + 32, ..., and
- * the lanes' parts are added in halves (loss.h has the same pattern). A row's bits depend on its
- * length only.
+ * Forward and the gradient of x use 32 threads per row. Lane l has the elements l, l + 32, ..., and
+ * the lanes' parts are added in halves, as in loss.h. The order depends only on the row's length.
  *
  * The gradients of w and b are sums over rows. A block takes `columns` weights, 32 if each element
- * has its own weight and 1 if neighbours share one, and its threads share the terms of each, like
- * sums in algebra.h. */
+ * has its own weight and 1 if neighbours share one, and divides the terms of each among its
+ * threads, like sums in algebra.h. */
 #ifndef DEVICE_CUDA_KERNELS_LAYER_NORM_H
 #define DEVICE_CUDA_KERNELS_LAYER_NORM_H
 
@@ -50,12 +49,12 @@ static inline struct norm_rows norm_rows_of(enum op op, const struct op_args *a)
     return r;
 }
 
-/* Runs over the rows of a block, NORM_ROWS at a time; the bounds are those of all its threads. */
+/* Loops over the rows of a block, NORM_ROWS at a time; all its threads have the same bounds. */
 #define FOR_EACH_NORM_ROWS(first, p, at)                             \
     for (int first = (int)(at).block * NORM_ROWS; first < (p)->rows; \
          first += (int)(at).blocks * NORM_ROWS)
 
-/* Runs over the elements of this thread's row; over none if the row is beyond the last. */
+/* Loops over the elements of this thread's row, which is empty beyond the last row. */
 #define FOR_EACH_OF_ROW(i, p, first, at) \
     for (int i = norm_lane(at); i < (p)->length && norm_row(first, at) < (p)->rows; i += NORM_LANES)
 
@@ -67,7 +66,7 @@ DUET_HD int norm_row(int first, struct place at) {
     return first + (int)at.thread / NORM_LANES;
 }
 
-/* The cell where the halving leaves the row's sum. */
+/* The cell that holds the row's sum after the halving. */
 DUET_HD int norm_slot(struct place at) {
     return (int)at.thread / NORM_LANES * NORM_LANES;
 }
@@ -77,19 +76,19 @@ DUET_HD int norm_slot(struct place at) {
     for (int half = NORM_LANES / 2; half; half /= 2) \
     BLOCK_PHASE(at) if (norm_lane(at) < half)
 
-/* The weight of element i of a row; `values` NULL: 1 of w, 0 of b. */
+/* The weight of element i of a row; if `values` is NULL, 1 for w and 0 for b. */
 DUET_HD double norm_weight(const struct norm_rows *p, const float *values, double none, int row,
                            int i) {
     uint32_t rest, k = divide(p->by_inner, (uint32_t)i, &rest);
     return values ? (double)values[(size_t)(row % p->groups) * (size_t)p->weights + k] : none;
 }
 
-/* What a thread keeps of its row. */
+/* A thread's data about its row. */
 struct norm_state {
     double mean, scale;
 };
 
-/* Leaves the moments of each row in the state of its threads. */
+/* Puts the moments of each row into the state of its threads. */
 DUET_BLOCK void norm_moments(const struct norm_rows *p, struct norm_rows_shared *shared,
                              struct norm_state *state, int first, struct place at) {
     BLOCK_PHASE(at) {
@@ -181,9 +180,9 @@ struct norm_weights {
     const double *moments;
     float *dw, *db;
     uint32_t length, groups, inner, weights; /* weights: of one group */
-    uint32_t columns, lanes;                 /* of a block: columns * lanes = NORM_WEIGHT_THREADS */
-    uint32_t all, tiles;                     /* weights of all groups, and blocks' shares of them */
-    uint32_t terms; /* of each weight: rows of a group times inner; below 2^31 */
+    uint32_t columns, lanes;                 /* columns * lanes = NORM_WEIGHT_THREADS */
+    uint32_t all, tiles;                     /* weights of all groups, and blocks for them */
+    uint32_t terms; /* per weight: rows of a group times inner; below 2^31 */
     struct divider by_inner;
 };
 

@@ -1,6 +1,6 @@
 /* The kernels of log.h on the GPU, and their launches: the loss of a segment, the hash of a tensor
- * and sums of squares. The first two are launched for an empty segment or tensor too, since its
- * loss or hash, 0, has to be written. */
+ * and sums of squares. The first two run even for an empty segment or tensor, since its loss or
+ * hash, 0, must be written. */
 #include "device/cuda/kernels/log.h"
 #include "device/cuda/kernels/launch.h"
 

@@ -1,14 +1,14 @@
 /* Kernels that write one number of each step into a log, at row step->row: the loss of a segment,
- * and the hash of a tensor. The file also sums the squares of the gradients' pieces, a block for
- * each, in the order of device/clip.h: each thread has one of its lanes.
+ * and the hash of a tensor. The file also sums the squares of the gradients' pieces, with one block
+ * per piece, in the order of device/clip.h: each thread has one of its lanes.
  *
  * The loss is summed in double in the order of the samples, as on the host, by one thread. Its bits
  * are part of the proof that all modes train the same model, and one thread is fast enough for a
- * batch of some hundred rows. The other threads bring the rows into shared memory.
+ * batch of a few hundred rows. The other threads load the rows into shared memory.
  *
  * The hash is a sum mod 2^64, whose order does not matter, so the blocks may add their parts to the
- * log's cell by atomic additions. A small tensor takes one block, which stores its sum. A large one
- * takes two kernels: the first zeroes the cell, the second's blocks add to it. */
+ * log's cell with atomic additions. A small tensor takes one block, which stores its sum. A large
+ * one takes two kernels: the first zeroes the cell, the second's blocks add to it. */
 #ifndef DEVICE_CUDA_KERNELS_LOG_H
 #define DEVICE_CUDA_KERNELS_LOG_H
 
@@ -18,7 +18,7 @@
 
 enum { LOG_THREADS = 256 };
 
-/* The largest tensor that a single block hashes; in larger ones, the elements of a block. */
+/* The largest tensor that a single block hashes, and the elements per block in larger ones. */
 enum { HASH_ALONE = 16384, HASH_A_BLOCK = 4096 };
 
 struct loss_sum {

@@ -1,5 +1,5 @@
-/* The kernels of loss.h and mse.h on the GPU, and their launches: softmax and the losses, 32
- * threads a row. */
+/* The kernels of loss.h and mse.h on the GPU, and their launches: softmax and the losses, with 32
+ * threads per row. */
 #include "device/cuda/kernels/mse.h"
 #include "device/cuda/kernels/launch.h"
 

@@ -1,5 +1,5 @@
-/* Softmax and the losses, 32 threads a row, in double from the scores to the row's loss, as in
- * the reference:
+/* Softmax and the losses, with 32 threads per row, in double from the scores to the row's loss, as
+ * in the reference:
  *
  *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max))
  *     loss of a row     = -log_softmax(x)[label]
@@ -14,10 +14,10 @@
  * With class weights w every -log_softmax(x)[j] is multiplied by w[j]; a row whose label is ignored
  * has loss 0 and no gradient.
  *
- * Lane l of the 32 lanes takes the columns l, l + 32, ...; then the lanes' parts are added in
- * fold order (base/fold.h). That order depends only on the number of classes, so a row has the
- * same bits among any number of rows. A label outside the row gives a NaN loss and NaN
- * gradients, rather than a read past the row. */
+ * Lane l of the 32 lanes takes the columns l, l + 32, ...; then the lanes' parts are added in fold
+ * order (base/fold.h). This order depends only on the number of classes, so a row has the same bits
+ * among any number of rows. A label outside the row gives a NaN loss and NaN gradients instead of a
+ * read past the row. */
 #ifndef DEVICE_CUDA_KERNELS_LOSS_H
 #define DEVICE_CUDA_KERNELS_LOSS_H
 
@@ -25,16 +25,16 @@
 
 enum { ROW_LANES = 32, ROWS_A_BLOCK = 4, ROW_THREADS = ROW_LANES * ROWS_A_BLOCK };
 
-/* scores: x; or log-probabilities (nll); or y, the output (softmax backward).
- * dy: the gradient of y; or the targets (mse.h). */
+/* scores is x, or log-probabilities (nll), or y, the output (softmax backward). dy is the gradient
+ * of y, or the targets (mse.h). */
 struct row_op {
-    const float *scores, *dy, *dloss, *weights; /* weights: of classes; NULL: all are 1 */
+    const float *scores, *dy, *dloss, *weights; /* weights: class weights; NULL: all are 1 */
     const int32_t *labels;
     float *out;
     double *loss;
     int32_t *hits;
     int rows, classes, reduction, distance, places, ignores, ignore_index;
-    int log; /* softmax: 1: its logarithm; cross entropy: 1: of log-probabilities (nll_loss) */
+    int log; /* 1: for softmax its logarithm; for cross entropy log-probabilities (nll_loss) */
     double smoothing; /* cross entropy */
     const struct step_block *step;
 };
@@ -69,7 +69,7 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
     return r;
 }
 
-/* Runs over the rows of a block, ROWS_A_BLOCK at a time. The bounds are the same for all its
+/* Loops over the rows of a block, ROWS_A_BLOCK at a time. The bounds are the same for all its
  * threads. */
 #define FOR_EACH_ROW_GROUP(first, p, at)                                \
     for (int first = (int)(at).block * ROWS_A_BLOCK; first < (p)->rows; \
@@ -84,12 +84,12 @@ DUET_HD int lane_of(struct place at) {
     return (int)at.thread % ROW_LANES;
 }
 
-/* Lane 0's cell in shared memory, where the tree leaves the row's result. */
+/* Lane 0's cell in shared memory, which holds the row's result after the tree. */
 DUET_HD int row_cell(struct place at) {
     return (int)at.thread / ROW_LANES * ROW_LANES;
 }
 
-/* A NaN need not win here: it makes the sum of exponentials a NaN anyway. */
+/* A NaN need not win here, since it makes the sum of exponentials a NaN anyway. */
 DUET_HD double larger(double a, double b) {
     return b > a ? b : a;
 }
@@ -99,7 +99,7 @@ DUET_HD double larger(double a, double b) {
     for (int half = ROW_LANES / 2; half; half /= 2) \
     BLOCK_PHASE(at) if (lane_of(at) < half)
 
-/* Leaves in each row's cell its maximum, and the sum of exp(x - max). */
+/* Puts each row's maximum and its sum of exp(x - max) into the row's cell. */
 DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, int first,
                              struct place at) {
     BLOCK_PHASE(at) {
@@ -132,8 +132,8 @@ DUET_HD double class_weight(const struct row_op *p, int class_index) {
     return p->weights ? (double)p->weights[class_index] : 1;
 }
 
-/* After rows_softmax: leaves in each row's cell the sum over all classes of -log_softmax, each by
- * its weight. Without label smoothing it does nothing. */
+/* After rows_softmax, puts the sum over all classes of -log_softmax times the weight into each
+ * row's cell. Without label smoothing it does nothing. */
 DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, int first,
                             struct place at) {
     if (p->smoothing == 0) return;
@@ -150,7 +150,7 @@ DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, i
     }
 }
 
-/* Leaves in each row's cell the sum of the weights of all classes, if there are weights. */
+/* Puts the sum of all class weights, if any, into each row's cell. */
 DUET_BLOCK void rows_weights(const struct row_op *p, struct row_shared *shared, int first,
                              struct place at) {
     (void)first;
@@ -166,9 +166,9 @@ DUET_BLOCK void rows_weights(const struct row_op *p, struct row_shared *shared, 
     }
 }
 
-/* Leaves in each row's cell the number of scores that keep the label's score from being the first
- * of the largest: 0 is a hit. A NaN never does, except as score 0: the reference's search starts
- * there and would never leave it. */
+/* Puts the number of scores that beat the label's score, as larger or as equal and earlier, into
+ * each row's cell; 0 is a hit. A NaN never beats it, except as score 0, since the reference's
+ * search starts there and would never leave it. */
 DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, int first,
                             struct place at) {
     BLOCK_PHASE(at) {

@@ -1,5 +1,5 @@
-/* The mean squared error and similar losses (enum distance), 32 threads a row as in loss.h, in
- * double as in the reference:
+/* The mean squared error and similar losses (enum distance), with 32 threads per row as in loss.h,
+ * and in double as in the reference:
  *
  *     loss of a row   = sum over j of distance(x[j], target[j]) / M
  *     d loss / d x[j] = slope(x[j], target[j]) / M
@@ -48,7 +48,7 @@ DUET_BLOCK void k_mse_forward(const struct row_op *p, struct row_shared *shared,
     }
 }
 
-/* There is no sum here: `shared` is not used. */
+/* It has no sum, so it does not use `shared`. */
 DUET_BLOCK void k_mse_backward(const struct row_op *p, struct row_shared *shared, struct place at) {
     (void)shared;
     FOR_EACH_ROW_GROUP(first, p, at) {

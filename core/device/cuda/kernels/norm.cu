@@ -1,5 +1,5 @@
-/* The kernels of norm.h on the GPU, and their launches. Moments and sums take a block per part of a
- * channel, steps on C numbers a thread per channel, forward and dx a thread per element. */
+/* The kernels of norm.h on the GPU, and their launches. Moments and sums use a block per part of a
+ * channel, steps on C numbers a thread per channel, and forward and dx a thread per element. */
 #include "device/cuda/kernels/norm.h"
 #include "device/cuda/kernels/launch.h"
 

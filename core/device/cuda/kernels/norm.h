@@ -1,15 +1,15 @@
 /* Batch normalisation: the steps of device/host/kernels/reference_norm.c, as kernels.
  *
  * Moments and sums: a channel's values, the pixels of all samples, are cut into parts of NORM_PART,
- * with a block for each. Each of its threads has a sum in double; these are folded in shared
- * memory. If there are several parts, each block writes its part to the workspace, as ranks do for
- * SyncBatchNorm, and the same kernel merges them. The order is fixed only by the shape. Double
+ * with a block for each. Each thread has a sum in double; these are folded in shared memory. If a
+ * channel has several parts, each block writes its part to the workspace, as ranks do for
+ * SyncBatchNorm, and the same kernel merges them. The order depends only on the shape. Double
  * precision costs next to nothing here: the kernels read memory far more slowly than they add.
  *
- * With only one block per channel a GPU would be mostly idle: the moments of 64 channels of 131,072
- * values took 313 us on an H200, as long as the convolution in front of them.
+ * With only one block per channel a GPU would be mostly idle: the moments of 64 channels with
+ * 131,072 values took 313 us on an H200, as long as the convolution before them.
  *
- * What works on C numbers is one thread per channel; forward and dx are elementwise. */
+ * Steps on C numbers have one thread per channel; forward and dx are elementwise. */
 #ifndef DEVICE_CUDA_KERNELS_NORM_H
 #define DEVICE_CUDA_KERNELS_NORM_H
 
@@ -96,9 +96,9 @@ static inline struct norm norm_of(enum op op, const struct op_args *a) {
     return n;
 }
 
-/* Cuts the moments or sums of *n into parts. If there are several, they go to `workspace`, and
- * *merge is the op that adds them up: OP_BATCH_NORM_MERGE of moments, OP_BATCH_NORM_TOTAL of sums.
- * 3 doubles for each NORM_PART floats: workspace for 2^31 elements is below 13 MiB. */
+/* Cuts the moments or sums of *n into parts. Several parts go to `workspace`, and *merge is the op
+ * that adds them up: OP_BATCH_NORM_MERGE for moments, OP_BATCH_NORM_TOTAL for sums. With 3 doubles
+ * for each NORM_PART floats, the workspace for 2^31 elements is below 13 MiB. */
 static inline int norm_cut(struct norm *n, double *workspace, struct norm *merge) {
     uint32_t values = (uint32_t)n->samples * (uint32_t)n->spatial;
     if (values <= NORM_PART) return 0;
@@ -114,7 +114,7 @@ static inline int norm_cut(struct norm *n, double *workspace, struct norm *merge
 struct norm_part {
     int c;
     uint32_t begin, end;
-    size_t row; /* of the part's results, in `made`: (parts, 3 or 2, C) */
+    size_t row; /* row of the part's results in `made`: (parts, 3 or 2, C) */
 };
 
 DUET_HD struct norm_part norm_part_at(const struct norm *p, uint32_t block, int results) {
@@ -136,7 +136,7 @@ DUET_HD size_t norm_at(const struct norm *p, int c, uint32_t i) {
     return ((size_t)sample * (size_t)p->channels + (size_t)c) * (size_t)p->spatial + pixel;
 }
 
-/* Both sums of the threads, in fold order; they end up in a[0] and b[0]. */
+/* Adds both sums of the threads, in fold order, into a[0] and b[0]. */
 DUET_BLOCK void norm_fold(struct norm_shared *shared, struct place at) {
     for (uint32_t half = at.threads / 2; half; half /= 2) {
         BLOCK_PHASE(at) {
@@ -248,7 +248,7 @@ DUET_HD void k_batch_norm_of_running(const struct norm *p, struct place at) {
     }
 }
 
-/* One block: all read the number of batches before one thread counts this one. */
+/* Runs as one block: all threads read the number of batches before one thread counts this batch. */
 DUET_BLOCK void k_batch_norm_track(const struct norm *p, struct norm_shared *shared,
                                    struct place at) {
     BLOCK_PHASE(at) {

@@ -1,8 +1,8 @@
-/* Which kernel serves an op: the table of the CUDA ops, and the loading of their kernels.
+/* Chooses the kernel of an op: the table of the CUDA ops, and the loading of their kernels.
  *
- * No library is called unless one was asked for (library.h). Duet's own kernels give a sample the
- * same bits whichever samples share its launch, which cuBLAS does not promise; so forward
- * and backward data take a whole batch in one launch (docs/design.md section 2, rule 2). */
+ * It calls no library unless the run requests one (library.h). Duet's own kernels give a sample the
+ * same bits whichever samples share its launch, which cuBLAS does not promise. So forward and
+ * backward data take a whole batch in one launch (docs/design.md section 2, rule 2). */
 
 #include "device/cuda/kernels/launch.h"
 #include "device/cuda/library.h"

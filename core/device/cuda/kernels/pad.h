@@ -1,6 +1,6 @@
-/* A margin around an image, or with negative sides a cropped image: a thread owns one pixel of
- * y, and checks whether x has one there. For parts of samples that are joined, a thread checks
- * which of the two has its element. */
+/* Adds a margin to an image, or crops it if the sides are negative. A thread owns one pixel of y,
+ * and checks whether x has a pixel there. When parts of samples are joined, a thread checks which
+ * of the two parts has its element. */
 #ifndef DEVICE_CUDA_KERNELS_PAD_H
 #define DEVICE_CUDA_KERNELS_PAD_H
 

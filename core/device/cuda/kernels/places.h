@@ -1,13 +1,13 @@
-/* Gathering rows by an index, and elements at computed indices of a dimension; the gradient of
- * that, and sorting. Tensors are (outer, count, inner). A thread owns an element of the result,
- * neighbours along `inner`, so there is no atomic addition, whose order changes from run to run:
+/* Gathers rows by an index, and elements at computed indices of a dimension, with its gradient; and
+ * sorts. Tensors are (outer, count, inner). A thread owns an element of the result, with neighbours
+ * along `inner`, so no atomic additions are needed, whose order changes from run to run:
  *
  *     take along   reads one place and one number
  *     add along    looks through the places of its column, in their order
  *     argsort      a number x[o][c][i] counts those of its column that come before it, which is
  *                  where in y its place c belongs; no other thread writes there
  *
- * The last two read a column for each of its elements, so they suit columns of some thousands. */
+ * The last two read a column for each of its elements, so they suit columns of a few thousand. */
 #ifndef DEVICE_CUDA_KERNELS_PLACES_H
 #define DEVICE_CUDA_KERNELS_PLACES_H
 
@@ -17,7 +17,7 @@ struct along {
     const float *from, *index;
     float *to;
     uint32_t inner, count, rows; /* count: of x's column, rows: of places */
-    int each;                    /* 1: each number has its own place; 0: a row of numbers has one */
+    int each;                    /* 1: each number has its own index; 0: a row of numbers has one */
     size_t all;                  /* elements of the result; below 2^31 */
     struct divider by_column, by_inner;
 };
@@ -35,7 +35,7 @@ static inline struct along along_of(enum op op, const struct op_args *a) {
     return t;
 }
 
-/* The place that element i of row k names, in the rows of o. */
+/* The index that element i of row k names, among the rows of o. */
 DUET_HD int32_t place_at(const struct along *t, uint32_t o, uint32_t k, uint32_t i) {
     size_t row = (size_t)o * t->rows + k;
     return index_of_float(t->each ? t->index[row * t->inner + i] : t->index[row]);
@@ -63,7 +63,7 @@ DUET_HD void k_add_along(const struct along *t, struct place at) {
     }
 }
 
-/* In gather rows a thread copies one number, so a warp reads and writes 128 contiguous bytes. */
+/* To gather rows, a thread copies one number, so a warp reads and writes 128 contiguous bytes. */
 struct gather_rows {
     const float *x;
     const int32_t *index;

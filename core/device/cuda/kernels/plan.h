@@ -1,28 +1,28 @@
 /* How a product (product.h) is mapped to a GPU: which tile, how many blocks, and into how many
- * splits its depth is cut. All of it follows from the shape and from constants, never from the GPU
- * at hand or from a timing, so the same shape is always computed in the same way. Only the splits
- * affect the bits: they cut the chain of a sum.
+ * splits its depth is cut. All of it depends on the shape and on constants, never on the present
+ * GPU or a timing, so the same shape is always computed in the same way. Only the splits affect the
+ * bits, because they cut the chain of a sum.
  *
- * The model: the blocks of one wave run at once, with MULTIPROCESSORS blocks to a wave, and a
- * block's time is its area divided by its tile's share of the arithmetic peak. The large tile is
- * the measure, 1. The small ones read shared memory more often per multiply-add, and the wide one
- * spends more of its instructions on finding b. The numbers are estimates. */
+ * The model: the MULTIPROCESSORS blocks of a wave run at once, and a block's time is its area
+ * divided by the speed of its tile, relative to the large tile. The small ones read shared memory
+ * more often per multiply-add, and the wide one spends more of its instructions on finding b. The
+ * numbers are estimates. */
 #ifndef DEVICE_CUDA_KERNELS_PLAN_H
 #define DEVICE_CUDA_KERNELS_PLAN_H
 
 #include "device/cuda/kernels/tile.h"
 
 enum {
-    MULTIPROCESSORS = 132, /* of an H100 or H200; a constant on every GPU, see above */
+    MULTIPROCESSORS = 132, /* those of an H100 or H200, but a constant on every GPU, see above */
     BLOCKS_WANTED = 2 * MULTIPROCESSORS,
-    SPLIT_DEPTH = 64, /* the least depth of a split, so that adding them up stays cheap */
+    SPLIT_DEPTH = 64, /* the least depth of a split, so that adding the splits stays cheap */
     TF32_CHANNELS = 64,
 };
 
-/* 1 if a product that may use tensor cores does so. For a convolution their tile needs many
- * channels in and out: on an H200 --tf32 made the step of LeNet (1, 20 and 50 channels) 1.5 times
- * as long and that of convnet (1, 16, 32) 1.7 times, and that of ResNet-18 (64 to 512) 1.5 times
- * shorter. It never depends on the number of samples: see product_choose. */
+/* 1 if a product that may use tensor cores does so. For a convolution their tile needs many input
+ * and output channels. On an H200 --tf32 made a step of LeNet (1, 20 and 50 channels) take 1.5
+ * times as long and a step of convnet (1, 16, 32) 1.7 times, but sped up ResNet-18 (64 to 512) 1.5
+ * times. The choice never depends on the number of samples; see product_choose. */
 static inline int tf32_pays(const struct product *p, enum product_kind kind) {
     return kind >= PRODUCT_LINEAR_KK ||
            (p->x.channels >= TF32_CHANNELS && p->y.channels >= TF32_CHANNELS);
@@ -48,28 +48,28 @@ static inline uint64_t tile_blocks(const struct product *p, enum tile tile) {
            product_ceil(p->cols, (uint32_t)tile_cols(tile));
 }
 
-/* The estimated time. If the depth may be split (`deep`), there can be any number of blocks, so
- * only the area counts. */
+/* The estimated time. If the depth may be split (`deep`), any number of blocks is possible, so only
+ * the area counts. */
 static inline double tile_cost(const struct product *p, enum tile tile, int deep) {
     uint64_t blocks = tile_blocks(p, tile),
              waves = (blocks + MULTIPROCESSORS - 1) / MULTIPROCESSORS;
     return (double)(deep ? blocks : waves) * tile_rows(tile) * tile_cols(tile) / tile_speed(tile);
 }
 
-/* The wide tile is for convolutions of few channels. No other kind of product has it, which saves
- * building one kernel for each. */
+/* The wide tile is for convolutions with few channels. Other kinds of product do not have it, which
+ * saves a kernel for each kind. */
 static inline int tile_fits(enum product_kind kind, enum tile tile) {
     return tile != TILE_WIDE || b_takes_taps(kind);
 }
 
-/* Weight gradients: their depth runs over all samples, so it may be split. */
+/* 1 for weight gradients. Their depth runs over all samples, so it may be split. */
 static inline int product_is_deep(enum product_kind kind) {
     return kind == PRODUCT_CONV_WEIGHT || kind == PRODUCT_LINEAR_RC;
 }
 
 /* The choice may depend on the number of samples, because the four tiles have the same bits. Tensor
- * cores give other bits. So, if allowed, they take all calls of a layer or none, and the bits of a
- * sample do not depend on how many samples share the call. */
+ * cores give different bits. So, if allowed, they compute all calls of a layer or none, and the
+ * bits of a sample do not depend on how many samples share the call. */
 static inline enum tile product_choose(const struct product *p, enum product_kind kind,
                                        int allow_tf32) {
     enum tile best = TILE_LARGE;
@@ -82,8 +82,8 @@ static inline enum tile product_choose(const struct product *p, enum product_kin
     return best;
 }
 
-/* Fills in the grid of *p. `partial` is memory of `bytes` bytes, where splits may keep their sums.
- * The number of splits depends on `bytes`, which is one constant for every GPU. */
+/* Fills in the grid of *p. `partial` has `bytes` bytes for the sums of splits. The number of splits
+ * depends on `bytes`, which is the same constant on every GPU. */
 static inline void product_grid(struct product *p, enum product_kind kind, enum tile tile,
                                 float *partial, size_t bytes) {
     p->row_tiles = product_ceil(p->rows, (uint32_t)tile_rows(tile));

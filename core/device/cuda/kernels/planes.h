@@ -4,8 +4,8 @@
  * tile.h fetches each element of b by itself: two comparisons, an address and a store to shared
  * memory for every (tap, pixel), though k * k taps read the same pixel. With few rows (20 channels)
  * that costs more than the multiplications. Here a block keeps, for one channel at a time, the
- * piece of the image that its pixels look at, with the zeros of the padding. A tap is then only
- * an offset, the same for all pixels. For each channel:
+ * piece of the image that its pixels read, with the zeros of the padding. A tap is then only an
+ * offset, the same for all pixels. For each channel:
  *
  *     the next channel's piece and weights -> the other half of shared memory,
  *                                             by asynchronous copies (cp.async)
@@ -14,13 +14,13 @@
  *
  * A warp has PLANES_ROWS rows of c (output channels) and 32 * PLANES_COLS columns (pixels, counted
  * through the batch); a lane has every 32nd of these columns. For one tap all lanes read the same
- * weights, and their pixels are side by side, in different banks.
+ * weights, and their pixels are adjacent, in different banks.
  *
- * If columns are counted (sample, row, column), a warp's pixels come from many rows of a picture.
- * In the gradient of a convolution without padding many taps are then outside of dy for some of
- * them: in LeNet's second convolution, 20 of the 65 rows of taps that the 13 rows of an image
- * have. Such a gradient counts its columns (row, sample, column) instead. A warp then has pixels of
- * one row, seldom of two, and skips the rows of taps that are outside for all:
+ * If columns are counted (sample, row, column), a warp's pixels come from many rows of an image. In
+ * the gradient of a convolution without padding many taps are then outside of dy for some of them:
+ * in LeNet's second convolution, 20 of the 65 rows of taps that the 13 rows of an image have. Such
+ * a gradient counts its columns (row, sample, column) instead. A warp then has pixels of one row,
+ * seldom of two, and skips the rows of taps that are outside for all:
  *
  *     row of dx     0   1   2   3   4 to 8   9  10  11  12
  *     rows of taps  1   2   3   4     5      4   3   2   1     45 in all
@@ -37,14 +37,14 @@
 #define PLANES_NOTHING 0xffffffffu
 
 /* The pixels of a block, and the rows of its piece: first those of sample n0, then whole samples,
- * then the first rows of sample n1. Of columns counted by rows the piece has k rows for each line,
- * a line being one row of one sample. */
+ * then the first rows of sample n1. If columns are counted by rows, the piece has k rows for each
+ * line, which is one row of one sample. */
 struct planes_range {
     uint32_t first, last; /* columns of c */
     uint32_t n0, row0, n1, row1;
-    int by_row;           /* as in struct planes; known when compiled where there is no gradient */
+    int by_row;           /* as in struct planes; a constant except for gradients */
     uint32_t line0;       /* if by_row: the first line, in (row, sample) order */
-    uint32_t rows0, rows; /* of the piece: sample n0's, all */
+    uint32_t rows0, rows; /* in the piece: sample n0's, all */
     uint32_t floats;      /* of the piece */
 };
 
@@ -64,16 +64,15 @@ DUET_HD uint32_t place_in(const float *shared, uint32_t i) {
 #endif
 }
 
-/* On the host a copy is made at once, unless a test makes it late
- * (tests/stand_ins/gpu_copies.h). */
+/* The host copies at once, unless a test delays the copy (tests/stand_ins/gpu_copies.h). */
 #ifndef DUET_COPY_AHEAD
 #define DUET_COPY_AHEAD(to, from) (*(to) = *(from))
 #define DUET_COPIES_ARRIVED() ((void)0)
 #endif
 
 /* Copies 4 bytes, which need no larger alignment, from global memory to `behind` floats after a
- * position. They have arrived for the thread itself once it has called copies_arrived, and for the
- * block after the next barrier. */
+ * position. The thread itself sees them once it has called copies_arrived, and the block after the
+ * next barrier. */
 DUET_HD void copy_ahead(float *shared, uint32_t place, uint32_t behind, const float *global) {
 #ifdef __CUDA_ARCH__
     (void)shared;
@@ -118,8 +117,8 @@ DUET_HD struct planes_range planes_range_of(int kind, const struct planes *q, ui
     return r;
 }
 
-/* Finds row `row` of a piece in the batch. *n: its sample. *below: its row in `from`, as if the
- * zeros above belonged to the picture. */
+/* Finds row `row` of a piece in the batch. *n is its sample, and *below its row in `from`, as if
+ * the zeros above belonged to the image. */
 DUET_HD void planes_row(int k, const struct planes *q, const struct planes_range *r, uint32_t row,
                         uint32_t *n, uint32_t *below) {
     if (r->by_row) {
@@ -131,7 +130,7 @@ DUET_HD void planes_row(int k, const struct planes *q, const struct planes_range
 }
 
 /* Element e of a piece: *to is its offset in the piece. Returns its offset in channel 0 of `from`,
- * or PLANES_NOTHING: it is padding, or there is no such element. */
+ * or PLANES_NOTHING if it is padding or does not exist. */
 DUET_HD uint32_t planes_source(int k, const struct planes *q, const struct planes_range *r,
                                uint32_t e, uint32_t *to) {
     uint32_t column, row = divide(q->by_fetched, e, &column), n, below;
@@ -146,7 +145,7 @@ DUET_HD uint32_t planes_source(int k, const struct planes *q, const struct plane
     return n * (uint32_t)q->from.channels * q->from.pixels + y * (uint32_t)q->from.width + x;
 }
 
-/* The offset in the piece of a pixel's first tap. For a pixel beyond the last: any offset. */
+/* The offset in the piece of a pixel's first tap. It is any offset for a pixel beyond the last. */
 DUET_HD uint32_t planes_pixel(const struct planes *q, const struct planes_range *r, uint32_t col) {
     uint32_t pixel, column, n, row;
     if (col > r->last) return 0;
@@ -161,7 +160,7 @@ DUET_HD uint32_t planes_pixel(const struct planes *q, const struct planes_range 
     return row * q->pitch + column * q->stride;
 }
 
-/* The column as (sample, row, column) counts it. */
+/* The column's number if counted as (sample, row, column). */
 DUET_HD uint32_t planes_plain_col(const struct planes *q, const struct planes_range *r,
                                   uint32_t col) {
     uint32_t column, n, row;
@@ -192,7 +191,7 @@ struct planes_thread {
     const float *from_a[PLANES_FETCH_A], *from_b[PLANES_FETCH_B];
     uint32_t to_a[PLANES_FETCH_A], to_b[PLANES_FETCH_B], there;
     uint32_t pixel[PLANES_COLS];
-    uint32_t taps; /* of a gradient: planes_taps */
+    uint32_t taps; /* for a gradient: planes_taps */
 };
 
 DUET_CONSTANT int planes_fetch_a(int k) {

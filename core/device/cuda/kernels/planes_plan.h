@@ -1,5 +1,5 @@
-/* How planes.h is mapped to a GPU: the warps of a block, the order of the columns, how much of a
- * image a block keeps, and which convolutions use it at all. */
+/* How planes.h is mapped to a GPU: the warps of a block, the order of the columns, how much of an
+ * image a block keeps, and which convolutions use it. */
 #ifndef DEVICE_CUDA_KERNELS_PLANES_PLAN_H
 #define DEVICE_CUDA_KERNELS_PLANES_PLAN_H
 
@@ -16,21 +16,21 @@ enum {
     PLANES_PITCH = PLANES_GROUPS * PLANES_GROUP,
     PLANES_WEIGHTS = 25 * PLANES_PITCH, /* floats for the weights of a channel */
     PLANES_FETCH_A = 8,  /* the most copies of weights that a thread makes for a channel */
-    PLANES_FETCH_B = 6,  /* the same of the image */
+    PLANES_FETCH_B = 6,  /* the same for the image */
     PLANES_PIECE = 1792, /* floats of a piece */
 };
 
 struct planes {
     struct product p;
-    struct picture from, to;     /* what the taps read, what c is: x and y, or dy and dx */
+    struct picture from, to;     /* what the taps read and what c is: x and y, or dy and dx */
     uint32_t groups, col_groups; /* warps of a block: over the rows, over the columns */
     uint32_t a_row, a_channel;   /* strides of the weights */
     int by_row;                  /* 1: columns are counted (row, sample, column) */
-    /* From one row of a piece to the next; the width of a row of `from` that a row of pixels looks
-     * at; by rows: floats skipped after the rows of a line. */
+    /* Floats between rows of a piece; the width in `from` that a row of pixels reads; by rows:
+     * floats skipped after the rows of a line. */
     uint32_t stride, pitch, reach, gap;
     uint32_t zeros;     /* by rows: columns of zeros on the left, which are not fetched */
-    uint32_t full_rows; /* rows of a piece that a whole sample takes */
+    uint32_t full_rows; /* rows of a piece for a whole sample */
     int before;         /* rows of zeros above an image, and columns of zeros left of it */
     struct divider by_fetched, by_full_rows, by_samples; /* by_fetched: columns that are fetched */
 };
@@ -56,14 +56,14 @@ static inline uint64_t planes_most_rows(const struct planes *q) {
     return rows * q->stride + samples * ((uint64_t)q->p.k - q->stride);
 }
 
-/* Does every piece fit into shared memory, and into the copies that the threads make? */
+/* 1 if every piece fits into shared memory, and into the copies that the threads make. */
 static inline int planes_fit(const struct planes *q) {
     uint64_t rows = planes_most_rows(q);
     return rows * q->pitch + rows / (uint64_t)q->p.k * q->gap <= PLANES_PIECE &&
            rows * q->by_fetched.d <= (uint64_t)PLANES_FETCH_B * planes_threads(q);
 }
 
-/* Counts columns by rows, if that leaves out at least a fifth of the taps and its pieces fit. */
+/* Numbers columns row by row if that skips at least a fifth of the taps and the pieces fit. */
 static inline void planes_count_by_row(struct planes *q, enum product_kind kind) {
     struct planes by_row = *q;
     if (kind != PRODUCT_CONV_DATA || q->p.padding || 5 * q->from.height > 4 * q->to.height) return;
@@ -77,7 +77,7 @@ static inline void planes_count_by_row(struct planes *q, enum product_kind kind)
     if (planes_fit(&by_row)) *q = by_row;
 }
 
-/* 1 if these kernels can compute the product: then *q describes how. */
+/* 1 if these kernels can compute the product; *q then describes how. */
 static inline int planes_of(const struct product *p, enum product_kind kind, struct planes *q) {
     struct planes none = ZEROED;
     int forward = kind == PRODUCT_CONV_FORWARD;
@@ -108,9 +108,9 @@ static inline int planes_of(const struct product *p, enum product_kind kind, str
 }
 
 /* 1 if they can, and are expected to be faster than the best tile. Like tile_cost this is an
- * estimate: a multiprocessor issues instructions for 4 warps at once, so warps take turns of 4, and
- * the large tile's block is one turn; of these kernels' instructions 74 % are multiply-adds, of the
- * large tile's 62 %. Never if tensor cores are allowed, since those take everything
+ * estimate. A multiprocessor issues instructions for 4 warps at once, so warps take turns of 4, and
+ * the large tile's block is one turn. 74 % of these kernels' instructions are multiply-adds, and 62
+ * % of the large tile's. Always 0 if tensor cores are allowed, since they take every product
  * (product_choose). By rows the taps outside cost nothing. */
 static inline int planes_chosen(const struct product *p, enum product_kind kind, int allow_tf32,
                                 struct planes *q) {

@@ -1,16 +1,16 @@
 /* Pooling, and its two gradients in gather form: a thread owns one pixel of dx and asks which
  * windows cover it, instead of owning a window and adding to pixels that other windows share. So no
  * two threads add to one pixel, no float atomics are needed, and the windows of a pixel are added
- * in row-major order, as in the reference. If windows do not overlap, they share nothing, and a
- * thread owns a window after all. A relu before a pool may be a part of both. Windows of 2 x 2
- * pixels side by side have their own kernels, whose size is known when they are compiled.
+ * in row-major order, as in the reference. If windows do not overlap, a thread owns a window. Pool
+ * and gradient may include a relu before the pool. Windows of 2 x 2 pixels side by side have their
+ * own kernels, whose size is known when they are compiled.
  *
  * A pixel in row h is in the windows p with p * stride <= h < p * stride + size, that is
  *
  *     p from max(0, ceil((h - size + 1) / stride)) to min(P - 1, floor(h / stride)).
  *
- * With adaptive pools window p of P covers the rows floor(p H / P) to ceil((p+1) H / P) - 1, and
- * row h is in the windows floor(h P / H) to ceil((h+1) P / H) - 1: one formula for both. */
+ * With adaptive pools window p of P covers the rows floor(p H / P) to ceil((p+1) H / P) - 1, and by
+ * the same formula row h is in the windows floor(h P / H) to ceil((h+1) P / H) - 1. */
 #ifndef DEVICE_CUDA_KERNELS_POOL_H
 #define DEVICE_CUDA_KERNELS_POOL_H
 
@@ -20,31 +20,31 @@
 struct pool {
     const float *x, *dy;
     float *out;
-    uint32_t count;    /* elements of out, below 2^31; gradients of windows side by side: windows */
-    float least;       /* smaller x count as this: 0 if a relu comes first, else -infinity */
-    const float *gate; /* gradients: x, where dx is 0 unless x > 0; NULL: there is no relu */
+    uint32_t count;    /* elements of out, below 2^31; for gradients of adjacent windows: windows */
+    float least;       /* smaller x count as this: 0 after a relu, else -infinity */
+    const float *gate; /* gradients: x, where dx is 0 unless x > 0; NULL: no relu */
     int height, width, rows, columns;
-    int size[2], stride[2]; /* of rows, then of columns */
+    int size[2], stride[2]; /* for rows, then for columns */
     float area;             /* pixels of a window */
     float part; /* 1 / area if multiplying by it gives the same bits as dividing; else 0 */
-    struct divider by_out_width, by_out_height; /* of out's own plane, or its windows */
+    struct divider by_out_width, by_out_height; /* for out's own plane, or its windows */
     struct divider by_stride[2];
-    struct divider by_rows, by_columns; /* of y's plane; adaptive backward */
+    struct divider by_rows, by_columns; /* for y's plane; adaptive backward */
 };
 
-/* For an adaptive pool: are the products of a place and a side too large for the dividers? */
+/* 1 if an adaptive pool's products of an index and a side are too large for the dividers. */
 static inline int pool_too_long(const struct pool *p) {
     const uint64_t rows = (uint64_t)(p->height + 1) * (uint64_t)(p->rows + 1),
                    columns = (uint64_t)(p->width + 1) * (uint64_t)(p->columns + 1);
     return rows >= (uint64_t)1 << 31 || columns >= (uint64_t)1 << 31;
 }
 
-/* Do the windows lie side by side? */
+/* 1 if the windows are adjacent and do not overlap. */
 DUET_HD int pool_is_apart(const struct pool *p) {
     return p->size[0] == p->stride[0] && p->size[1] == p->stride[1];
 }
 
-/* How many windows side by side cover all pixels of a side. */
+/* The number of adjacent windows that cover all pixels of a side. */
 static inline uint32_t windows_over(int pixels, int size) {
     return ((uint32_t)pixels + (uint32_t)size - 1) / (uint32_t)size;
 }
@@ -71,7 +71,7 @@ static inline struct pool pool_of(enum op op, const struct op_args *a) {
     }
     const int area = made.size[0] * made.size[1];
     made.area = (float)area;
-    made.part = (area & (area - 1)) == 0 ? 1 / made.area : 0; /* of powers of two it is exact */
+    made.part = (area & (area - 1)) == 0 ? 1 / made.area : 0; /* exact for powers of two */
     made.by_rows = divider_of((uint32_t)made.rows);
     made.by_columns = divider_of((uint32_t)made.columns);
     made.by_out_width = divider_of((uint32_t)out->dims[3]);
@@ -116,7 +116,7 @@ DUET_HD float seen(const struct pool *p, float x) {
     return x < p->least ? p->least : x;
 }
 
-/* In the functions that take it, `is_2x2` is a constant: 1 if the size is known to be 2 x 2. */
+/* In functions that take it, `is_2x2` is a constant, 1 if the size is known to be 2 x 2. */
 static inline int pool_is_2x2(const struct pool *p) {
     return pool_is_apart(p) && p->size[0] == 2 && p->size[1] == 2;
 }
@@ -184,8 +184,8 @@ DUET_HD void k_max_pool_2x2_forward(const struct pool *p, struct place at) {
     max_forward(p, 1, at);
 }
 
-/* The windows that cover coordinate h of a side (0: rows, 1: columns): first .. last; none if last
- * < first. */
+/* The windows first .. last cover coordinate h of a side (0: rows, 1: columns); none if last <
+ * first. */
 DUET_HD int first_window(const struct pool *p, int side, int h) {
     uint32_t rest;
     int before = h - p->size[side] + 1;
@@ -215,9 +215,9 @@ DUET_HD void store_dx(const struct pool *p, size_t i, float dx) {
     p->out[i] = p->gate && !(p->gate[i] > 0) ? 0 : dx;
 }
 
-/* Windows that are side by side: each pixel of a window gets its part of dy; `mine` is the offset
- * of the only one that gets any, -1: all do. At the edge there may be pixels without a window. Sums
- * begin with 0, so that they have the bits of the gather form for -0 too. */
+/* For adjacent windows: each pixel of a window gets its part of dy, or only the one at offset
+ * `mine` if that is not -1. Pixels at the edge may have no window. Sums begin with 0, so that -0
+ * also has the bits of the gather form. */
 DUET_HD void spread_window(const struct pool *p, int is_2x2, struct pixel w, float dy, int mine) {
     const int first_row = w.row * size_of(p, is_2x2, 0),
               first_column = w.column * size_of(p, is_2x2, 1), rows = p->height - first_row,
@@ -232,7 +232,7 @@ DUET_HD void spread_window(const struct pool *p, int is_2x2, struct pixel w, flo
         }
 }
 
-/* dy of a window; 0 for the rest at the edge. */
+/* dy of a window; 0 for the remaining pixels at the edge. */
 DUET_HD float dy_of_window(const struct pool *p, struct pixel w) {
     return w.row < p->rows && w.column < p->columns
                ? p->dy[(w.plane * (size_t)p->rows + (size_t)w.row) * (size_t)p->columns +
@@ -295,14 +295,14 @@ DUET_HD void k_max_pool_backward(const struct pool *p, struct place at) {
     }
 }
 
-/* ---- as many windows as asked for ---- */
+/* ---- adaptive pools: a given number of windows ---- */
 
 struct cover {
     int begin, end; /* the first coordinate, and the one after the last */
 };
 
-/* What coordinate i of one side covers on the other, of length `other`; `by` divides by its own
- * side. */
+/* The range that coordinate i of one side covers on the other, of length `other`; `by` divides by
+ * its own side. */
 DUET_HD struct cover cover_of(struct divider by, int i, int other) {
     uint32_t rest;
     struct cover made;

@@ -1,7 +1,7 @@
 /* The kernels of product.h on the GPU, and their launches: convolutions and linear layers. One
- * template, made for each kind of product and each shape of tile that product_choose may name, and
- * another for small convolutions. product.h says what is multiplied, tile.h and planes.h how, and
- * plan.h with which grid. */
+ * template serves each kind of product and each shape of tile that product_choose may name, and
+ * another serves small convolutions. product.h says what is multiplied, tile.h and planes.h say
+ * how, and plan.h says with which grid. */
 #include "device/cuda/kernels/launch.h"
 #include "device/cuda/kernels/planes.h"
 

@@ -1,4 +1,4 @@
-/* Convolutions and linear layers as one thing: a product of two matrices that need not exist.
+/* Convolutions and linear layers as products of two matrices that need not exist in memory.
  *
  *     c[row][col] = sum over d < depth of a(row, d) * b(d, col)
  *
@@ -8,26 +8,26 @@
  *     conv backward weight O     C*k*k + 1  N*P*Q  dy         x under the tap; last column: 1
  *     linear, all three    by strides: see linear_product_of
  *
- * x in the padding is 0, and so is dy where there is none. The loaders of product_load.h compute a
- * and b from x, dy and w on the fly ("implicit GEMM": the matrix of im2col is never written). The
- * bias gradient is the weight gradient for an input that is always 1: one more column, and no
- * separate kernel. tile.h multiplies. All of it is compared with the references,
+ * x in the padding is 0, and so is dy outside of its tensor. The loaders of product_load.h compute
+ * a and b from x, dy and w on the fly ("implicit GEMM": the matrix of im2col is never written). The
+ * bias gradient is the weight gradient for an input that is always 1, so it is one more column and
+ * needs no separate kernel. tile.h multiplies. Tests compare all of it with the references,
  * device/host/kernels/reference_conv.c and reference_linear.c.
  *
  * The same bits: an element of c is one chain of fmaf in the order of d, whatever the tile, the
  * grid or the number of samples in the call, so forward and backward data may take a whole batch.
- * The depth of a weight gradient runs over samples and is long: it is cut into `splits` chains,
- * which a second kernel adds in order. Their number follows only from the shape, and the op takes
- * one segment per launch. No library is called: in cuBLAS the bits of a sample depend on how many
- * share the call, and on the alignment of a segment. */
+ * The depth of a weight gradient runs over samples and is long, so it is cut into `splits` chains,
+ * which a second kernel adds in order. Their number depends only on the shape, and the op takes one
+ * segment per launch. No library is called, because in cuBLAS the bits of a sample depend on how
+ * many samples share the call, and on the alignment of a segment. */
 #ifndef DEVICE_CUDA_KERNELS_PRODUCT_H
 #define DEVICE_CUDA_KERNELS_PRODUCT_H
 
 #include "device/cuda/kernels/kernel.h"
 
-/* CONV_DATA is for stride 1, which needs no division in a load. LINEAR_xy: neighbours in memory,
- * which neighbouring threads load, run in a along x and in b along y: K is the depth, R the rows, C
- * the columns. */
+/* CONV_DATA is for stride 1, which needs no division in a load. In LINEAR_xy, x and y are the
+ * directions in which neighbours in memory run in a and in b, and which neighbouring threads load:
+ * K is the depth, R the rows, C the columns. */
 enum product_kind {
     PRODUCT_CONV_FORWARD,
     PRODUCT_CONV_DATA,
@@ -51,15 +51,15 @@ struct product {
     float *out, *bias_out;     /* bias_out: weight gradients only */
     uint32_t rows, cols, depth;
     uint32_t a_row, a_depth, b_depth, b_col, out_row, out_col; /* linear: strides */
-    /* linear weight gradient: the row or the column of ones, -1 if there is none */
+    /* linear weight gradient: the row or the column of ones, or -1 */
     int ones_row, ones_col;
     struct picture x, y; /* convolution: x is (N,C,H,W), y is (N,O,P,Q) */
     int stride, padding, k;
     struct divider by_taps, by_k, by_stride;
     /* the grid: set by product_grid (plan.h) */
     uint32_t row_tiles, col_tiles, splits, split_depth;
-    float *partial;         /* the sums of splits, (splits, rows, cols), if there are several */
-    struct divider by_cols; /* to add the splits up */
+    float *partial;         /* the sums of several splits, (splits, rows, cols) */
+    struct divider by_cols; /* for adding up the splits */
 };
 
 static inline struct picture picture_of(const struct tensor *t) {
@@ -133,7 +133,7 @@ static inline enum product_kind linear_product_of(enum op op, const struct op_ar
     return PRODUCT_LINEAR_RC;
 }
 
-/* Writes an op as a product; the result says which loaders it takes. */
+/* Writes an op as a product; the result says which loaders it uses. */
 static inline enum product_kind product_of(enum op op, const struct op_args *a, struct product *p) {
     struct product none = ZEROED;
     *p = none;
@@ -147,7 +147,7 @@ static inline enum product_kind product_of(enum op op, const struct op_args *a, 
                                              : PRODUCT_CONV_DATA_STRIDED;
 }
 
-/* Reduces a weight gradient to the bias's part: the row, or the column, of ones. */
+/* Reduces a weight gradient to the bias's part, the row or column of ones. */
 static inline void product_bias_alone(struct product *p, enum product_kind kind) {
     if (p->ones_row >= 0)
         p->rows = 1, p->ones_row = 0;

@@ -1,12 +1,11 @@
-/* The loaders of a product: they find element a(row, d) or b(d, col) in memory, or know that it is
- * 0 or 1 and not stored; and they locate an element of c. Throughout row < rows, d < depth and col
- * < cols. */
+/* The loaders of a product find element a(row, d) or b(d, col) in memory, or know that it is 0 or 1
+ * and not stored. They also locate an element of c. Always row < rows, d < depth and col < cols. */
 #ifndef DEVICE_CUDA_KERNELS_PRODUCT_LOAD_H
 #define DEVICE_CUDA_KERNELS_PRODUCT_LOAD_H
 
 #include "device/cuda/kernels/product.h"
 
-/* Are neighbours along d adjacent in memory? Then a warp reads along d, else across. */
+/* 1 if neighbours along d are adjacent in memory. Then a warp reads along d, otherwise across. */
 DUET_HD int a_runs_along_depth(int kind) {
     return kind != PRODUCT_LINEAR_RC;
 }
@@ -16,9 +15,9 @@ DUET_HD int b_runs_along_depth(int kind) {
 }
 
 /* The address that a convolution reads is the sum of two parts: a spot, which depends on the pixel,
- * and a tap, which depends on the filter's entry. Each takes divisions, their sum only an addition
- * and two comparisons. So a thread computes its pixels' spots once, and the taps of a slab are
- * computed once for the whole block (tile.h). Offsets may wrap around 2^32: the sum is right
+ * and a tap, which depends on the filter's entry. Each needs divisions; their sum needs only an
+ * addition and two comparisons. So a thread computes its pixels' spots once, and the taps of a slab
+ * are computed once for the whole block (tile.h). Offsets may wrap around 2^32; their sum is right
  * again. */
 struct spot {
     uint32_t offset;
@@ -34,8 +33,8 @@ DUET_HD int is_conv_data(int kind) {
     return kind == PRODUCT_CONV_DATA || kind == PRODUCT_CONV_DATA_STRIDED;
 }
 
-/* i: a pixel of the batch, counted as (n, row, column). For x the spot is where tap (0, 0, 0) of
- * that output pixel falls; for dy it is the input pixel itself, moved by the padding. */
+/* i is a pixel of the batch, counted as (n, row, column). For x the spot is where tap (0, 0, 0) of
+ * that output pixel falls. For dy it is the input pixel itself, moved by the padding. */
 DUET_HD struct spot spot_of(int kind, const struct product *p, uint32_t i) {
     struct spot at;
     uint32_t pixel, row, column, n;
@@ -57,8 +56,8 @@ DUET_HD struct spot spot_of(int kind, const struct product *p, uint32_t i) {
     return at;
 }
 
-/* entry: (channel, ky, kx) of the filter, counted in this order. The channel is x's, or dy's for
- * the data's gradient. */
+/* `entry` counts (channel, ky, kx) in the filter in this order. The channel is x's, or dy's for the
+ * data's gradient. */
 DUET_HD struct tap tap_of(int kind, const struct product *p, uint32_t entry) {
     struct tap t;
     uint32_t rest, kx, channel = divide(p->by_taps, entry, &rest), ky = divide(p->by_k, rest, &kx);
@@ -72,9 +71,9 @@ DUET_HD struct tap tap_of(int kind, const struct product *p, uint32_t entry) {
     return t;
 }
 
-/* An element of a matrix: its address, or that it is 0 or 1 and not stored. The address is computed
- * in any case, and only the load depends on `kind`: a condition on one instruction, not a branch
- * around ten. */
+/* An element of a matrix: its address, or that it is 0 or 1 and not stored. The address is always
+ * computed, and only the load depends on `kind`, which puts a condition on one instruction instead
+ * of a branch around ten. */
 enum entry_kind { ENTRY_ZERO, ENTRY_ONE, ENTRY_IN_MEMORY };
 struct entry {
     const float *at;
@@ -101,7 +100,7 @@ DUET_HD struct entry x_under(const struct product *p, struct spot at, struct tap
                     h < (uint32_t)p->x.height && v < (uint32_t)p->x.width);
 }
 
-/* dy at the output whose tap fell on this input pixel; 0 if there is no such output. */
+/* dy at the output whose tap fell on this input pixel, or 0 without such an output. */
 DUET_HD struct entry dy_over(int kind, const struct product *p, struct spot at, struct tap t) {
     uint32_t row = (uint32_t)(at.row - t.ky), column = (uint32_t)(at.column - t.kx), rest_row = 0,
              rest_column = 0;
@@ -134,7 +133,7 @@ struct depth {
     struct spot spot;
 };
 
-/* Does entry_b take its tap from the slab's table? */
+/* 1 if entry_b takes its tap from the slab's table. */
 DUET_HD int b_takes_taps(int kind) {
     return kind == PRODUCT_CONV_FORWARD || is_conv_data(kind);
 }
@@ -196,7 +195,7 @@ DUET_HD struct entry entry_b(int kind, const struct product *p, uint32_t d, uint
     }
 }
 
-/* Stores an element of c, with the bias if there is one. */
+/* Stores an element of c, with the bias if the product has one. */
 DUET_HD void store_c(int kind, const struct product *p, uint32_t row, uint32_t col, float value) {
     uint32_t n, pixel;
     switch (kind) {
@@ -207,7 +206,7 @@ DUET_HD void store_c(int kind, const struct product *p, uint32_t row, uint32_t c
     case PRODUCT_CONV_DATA:
     case PRODUCT_CONV_DATA_STRIDED:
         n = divide(p->x.by_pixels, col, &pixel);
-        /* + 0: never -0, since planes.h skips products with 0, which may turn -0 into +0 */
+        /* + 0 avoids -0: planes.h skips products with 0, which may turn -0 into +0 */
         p->out[(n * p->rows + row) * p->x.pixels + pixel] = value + 0.0f;
         return;
     case PRODUCT_CONV_WEIGHT:

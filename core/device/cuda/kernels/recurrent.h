@@ -1,10 +1,10 @@
-/* Recurrent layers, by the formulas of host/kernels/reference_recurrent.c. A block takes a sample
- * and goes through its steps, with a barrier after each; thread j has the units j, j + threads, and
- * so on. A unit's sums add the units of the previous step one by one, in float, and its functions
- * are in double. So a sample's bits depend only on the sample.
+/* Recurrent layers, with the formulas of host/kernels/reference_recurrent.c. A block takes a sample
+ * and goes through its steps, with a barrier after each. Thread j has the units j, j + threads, and
+ * so on. A unit's sums add the units of the previous step one by one, in float; its functions use
+ * double. So a sample's bits depend only on the sample.
  *
- * A thread keeps its unit's value from step to step, c or a part of a gradient, at the place of its
- * final value: in `last`, and in dfirst. */
+ * A thread keeps its unit's value from step to step, c or a part of a gradient, where its final
+ * value belongs: in `last` or in dfirst. */
 #ifndef DEVICE_CUDA_KERNELS_RECURRENT_H
 #define DEVICE_CUDA_KERNELS_RECURRENT_H
 
@@ -12,8 +12,8 @@
 
 enum { RECURRENT_THREADS = 256 };
 
-/* forward: gates, b, first to y, saved, last. backward: dy, saved, dlast to dgates, dfirst and du,
- * which is dhidden of a GRU and dgates of others. */
+/* Forward reads gates, b and first and writes y, saved and last. Backward reads dy, saved and dlast
+ * and writes dgates, dfirst and du, which is dhidden in a GRU and dgates in others. */
 struct recurrence {
     const float *gates, *w, *b, *first, *dy, *dlast;
     float *y, *saved, *last, *dgates, *dfirst, *du;
@@ -46,17 +46,17 @@ DUET_HD double recurrent_sigmoid(double x) {
     return 1 / (1 + elementary_exp(-x));
 }
 
-/* Row `s` in the order of time of sample n, among rows of `width`. */
+/* Row `s`, in order of time, of sample n, with rows of `width` numbers. */
 DUET_HD size_t recurrent_row(const struct recurrence *r, int n, int s, int width) {
     int at = r->reverse ? r->steps - 1 - s : s;
     return ((size_t)n * (size_t)r->steps + (size_t)at) * (size_t)width;
 }
 
-/* Runs over the units of this thread. */
+/* Loops over the units of this thread. */
 #define FOR_EACH_UNIT(j, r, at) \
     for (int j = (int)(at).thread; j < (r)->width; j += (int)(at).threads)
 
-/* Runs over the samples of this block. */
+/* Loops over the samples of this block. */
 #define FOR_EACH_SAMPLE(n, r, at) \
     for (int n = (int)(at).block; n < (r)->samples; n += (int)(at).blocks)
 
@@ -70,8 +70,8 @@ DUET_HD float recurrent_sum(const struct recurrence *r, const float *h, int row)
     return sum;
 }
 
-/* h W^T + b of gate g and unit j. Each gate is requested separately: an array of gates, indexed in
- * a loop, would be in slow memory. */
+/* h W^T + b for gate g and unit j. Each gate has its own call, because an array of gates, indexed
+ * in a loop, would be in slow memory. */
 DUET_HD double recurrent_gate(const struct recurrence *r, const float *h, int g, int j) {
     return (double)recurrent_sum(r, h, g * r->width + j);
 }
@@ -126,7 +126,7 @@ DUET_BLOCK void k_recurrent_forward(const struct recurrence *r, struct place at)
 
 /* ---- backward ---- */
 
-/* What the next step, whose row of du this is, gives back to unit j through w. */
+/* The gradient that the next step, whose row of du this is, passes back to unit j through w. */
 DUET_HD float recurrent_back_sum(const struct recurrence *r, const float *du, int j) {
     float sum = 0;
     for (int row = 0; row < r->rows; row++)

@@ -1,6 +1,6 @@
 /* The kernel of sum.h and its launch. A block has 256 threads of at most 64 registers, so four
- * blocks fit on a multiprocessor. With 8 vectors in flight in each thread that is 128 KiB of loads
- * in flight; to keep its share of the memory busy a multiprocessor needs some 30 KiB (bandwidth
+ * blocks fit on a multiprocessor. With 8 vectors in flight per thread, 128 KiB of loads are in
+ * flight. To keep its share of the memory busy, a multiprocessor needs about 30 KiB (bandwidth
  * times latency, divided by the multiprocessors). */
 #include "device/cuda/kernels/sum_launch.h"
 #include "device/cuda/kernels/launch.h"

@@ -1,26 +1,26 @@
-/* Adding up ranges of memory on a GPU: the steps of an allreduce, and DP's reduce.
+/* Adds up ranges of memory on a GPU, for the steps of an allreduce and for DP's reduce.
  *
  *     every dest = source 0 * first_scale + source 1 * scale + ... in fold order
  *
  * (docs/design.md section 2, rule 1). One source is a copy, two are a reduce (the rank's own term
- * first), n are the sum over n ranks. Each product is rounded before it is added, so the bits are
+ * first), n are a sum over n ranks. Each product is rounded before it is added, so the bits are
  * those of allreduce/host/move.c. A destination may be one of the sources, at the same address.
  *
  * Only memory limits the speed. Each source is read once, each destination written once, and enough
  * loads must be in flight to use the whole bandwidth. So a thread moves vectors of 16 bytes,
  * several at a time: up to 8 loads are issued before the first addition waits for its terms. With
- * up to 8 sources the terms live in registers, in code that is unrolled for their number; more
+ * up to 8 sources the terms stay in registers, in code that is unrolled for their number; more
  * sources are added depth first.
  *
  * Vectors. Vector q covers elements 4 q - skew .. 4 q - skew + 3, cut to 0 .. length. If all
  * pointers have the same address modulo 16, the right skew (0..3) makes all vectors' addresses
- * multiples of 16. The first and the last vector may be cut short. They, and all vectors if the
- * pointers disagree, are moved element by element.
+ * multiples of 16. The first and the last vector may be cut short. These are moved element by
+ * element, and so are all vectors if the pointers disagree.
  *
- * Parts. Several grids may share one range: of every `parts` granules of 256 vectors a grid takes
- * granule number `part`. Two grids with different parts never touch the same element, whatever
+ * Parts. Several grids may share one range. From every `parts` granules of 256 vectors a grid takes
+ * granule number `part`. Two grids with different parts never access the same element, whatever
  * their sizes, and two ranges with the same skew are cut at the same elements. The channels of
- * allreduce/cuda/spin.h rest on both. */
+ * allreduce/cuda/spin.h rely on both. */
 #ifndef DEVICE_CUDA_KERNELS_SUM_H
 #define DEVICE_CUDA_KERNELS_SUM_H
 
@@ -37,10 +37,10 @@ struct sum {
     const float *source[MAX_DEVICES];
     float *dest[MAX_DEVICES];
     uint64_t length;         /* elements of each range */
-    uint32_t sources, dests; /* how many of each, 1 .. MAX_DEVICES */
-    float first_scale;       /* of source[0] */
-    float scale;             /* of all other sources */
-    uint32_t skew;           /* 0..3: elements that vector 0 begins before the ranges */
+    uint32_t sources, dests; /* number of each, 1 .. MAX_DEVICES */
+    float first_scale;       /* for source[0] */
+    float scale;             /* for all other sources */
+    uint32_t skew;           /* 0..3: vector 0 begins this many elements before the ranges */
     uint32_t aligned;        /* 1: source[k] - skew and dest[k] - skew are multiples of 16 bytes */
 };
 
@@ -48,15 +48,15 @@ struct sum_part {
     uint32_t part, parts;
 };
 
-/* Not inlined: a function that rarely runs must not take registers from the code that mostly
- * runs. */
+/* It is not inlined, since a function that rarely runs must not take registers from code that runs
+ * often. */
 #ifdef __CUDACC__
 #define SUM_APART static __host__ __device__ __noinline__
 #else
 #define SUM_APART static inline
 #endif
 
-/* Vectors that a thread moves at a time; sources 0 stands for more than 8. */
+/* Vectors that a thread moves at a time; sources is 0 for more than 8. */
 DUET_CONSTANT uint32_t sum_units(uint32_t sources) {
     return sources == 1 ? 8 : sources == 2 ? 4 : sources == 3 || sources == 4 ? 2 : 1;
 }
@@ -65,7 +65,7 @@ DUET_HD uint64_t sum_vectors(const struct sum *s) {
     return (s->length + s->skew + 3) / 4;
 }
 
-/* How many vectors part p has. */
+/* The number of vectors in part p. */
 DUET_HD uint64_t sum_part_vectors(const struct sum *s, struct sum_part p) {
     uint64_t vectors = sum_vectors(s), granules = (vectors + SUM_GRANULE - 1) / SUM_GRANULE;
     if (granules <= p.part) return 0;
@@ -115,8 +115,8 @@ DUET_HD void sum_store(const struct sum *s, uint64_t x, const float v[4], int wi
 }
 
 /* Moves the vectors that begin at elements x[0 .. units): all loads, then all additions, then all
- * stores. n (1..8) is a constant where this is inlined, and so are all indices of `term`: the terms
- * live in registers. */
+ * stores. After inlining n (1..8) and all indices of `term` are constants, so the terms stay in
+ * registers. */
 DUET_HD void sum_few(const struct sum *s, uint32_t n, uint32_t units, const uint64_t *x) {
     float term[SUM_IN_FLIGHT][4];
     const uint32_t half = (n + 1) / 2, quarter = (half + 1) / 2;
@@ -150,10 +150,10 @@ DUET_HD void sum_few(const struct sum *s, uint32_t n, uint32_t units, const uint
         sum_store(s, x[u], term[u * n], 4);
 }
 
-/* Any number of sources, `width` elements at x. The fold is a tree of halvings, walked depth first:
- * a path has one bit for each level, 1 where it goes to the upper half, so counting upwards visits
- * the leaves from left to right. A finished left half waits, in one slot per level, until its right
- * half is done. If the number of sources is not a power of two, some right halves are empty. */
+/* Adds any number of sources, `width` elements at x. The fold is a tree of halvings, walked depth
+ * first. A path has one bit per level, 1 for the upper half, so counting upwards visits the leaves
+ * from left to right. A finished left half waits, in one slot per level, until its right half is
+ * done. If the number of sources is not a power of two, some right halves are empty. */
 SUM_APART void sum_many(const struct sum *s, uint64_t x, int width) {
     float waiting[8][4], v[4];
     uint32_t many[8], levels = 0; /* many[k]: nodes of level k */
@@ -172,7 +172,7 @@ SUM_APART void sum_many(const struct sum *s, uint64_t x, int width) {
             for (int i = 0; i < width; i++)
                 if (scale != 1) v[i] = mul_f32(v[i], scale);
         }
-        /* The right half of level k is done: the left half is added in front of it. */
+        /* The right half of level k is done, so the left half is added in front of it. */
         for (; path >> k & 1; k++) {
             if (!(present >> k & 1)) continue;
             for (int i = 0; i < width; i++)
@@ -188,7 +188,7 @@ SUM_APART void sum_many(const struct sum *s, uint64_t x, int width) {
     sum_store(s, x, waiting[levels], width);
 }
 
-/* One vector that may be cut short, or is not aligned: element by element. */
+/* Moves one vector that may be cut short or is not aligned, element by element. */
 SUM_APART void sum_vector(const struct sum *s, uint64_t q) {
     for (uint32_t i = 0; i < 4; i++) {
         uint64_t x = 4 * q + i; /* `skew` elements too far right */
@@ -196,9 +196,9 @@ SUM_APART void sum_vector(const struct sum *s, uint64_t q) {
     }
 }
 
-/* What one thread moves of part p. n as in sum_few, or 0 for more than 8 sources. Thread t of a
- * block takes vectors t, t + threads, .. of a tile, so that neighbouring threads load neighbouring
- * vectors; the blocks take the tiles in turn. */
+/* Moves one thread's share of part p. n is as in sum_few, or 0 for more than 8 sources. Thread t of
+ * a block takes vectors t, t + threads, .. of a tile, so that neighbouring threads load
+ * neighbouring vectors; the blocks take the tiles in turn. */
 DUET_HD void sum_part_run(const struct sum *s, struct sum_part p, uint32_t n, struct place at) {
     const uint32_t units = sum_units(n);
     uint64_t vectors = sum_part_vectors(s, p), first_whole = s->skew > 0,
@@ -224,7 +224,7 @@ DUET_HD void sum_part_run(const struct sum *s, struct sum_part p, uint32_t n, st
     }
 }
 
-/* What thread `at` of a grid moves of part p. */
+/* Moves the share of thread `at` of a grid in part p. */
 DUET_HD void sum_run(const struct sum *s, struct sum_part p, struct place at) {
     switch (s->sources) {
     case 1: sum_part_run(s, p, 1, at); break;
@@ -239,14 +239,14 @@ DUET_HD void sum_run(const struct sum *s, struct sum_part p, struct place at) {
     }
 }
 
-/* The whole range, by one grid. */
+/* Moves the whole range with one grid. */
 DUET_HD void k_sum(const struct sum *s, struct place at) {
     struct sum_part whole = {0, 1};
     sum_run(s, whole, at);
 }
 
-/* Blocks of SUM_THREADS threads for the whole range: a few tiles for each block, so that no block
- * has much left to do when the others are done. */
+/* The number of blocks of SUM_THREADS threads for the whole range. Each block has a few tiles, so
+ * that none has much left to do when the others are done. */
 static inline uint32_t sum_blocks(const struct sum *s) {
     enum { MOST = 132 * 64 };
     uint64_t tile = (uint64_t)sum_units(s->sources > SUM_IN_FLIGHT ? 0 : s->sources) * SUM_THREADS,

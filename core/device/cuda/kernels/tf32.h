@@ -1,7 +1,7 @@
-/* Tensor cores, for runs that allow tf32: numbers are rounded to 10 bits of mantissa before they
+/* Tensor cores, for runs that allow tf32. Numbers are rounded to 10 bits of mantissa before they
  * are multiplied; products and sums stay in float. A warp multiplies a 16 x 8 matrix by an 8 x 8
- * matrix in one instruction (mma.sync m16n8k8), in which each lane brings and takes fixed elements.
- * With g = lane / 4 and t = lane % 4 they are:
+ * matrix in one instruction (mma.sync m16n8k8), for which each lane holds fixed elements. With g =
+ * lane / 4 and t = lane % 4 they are:
  *
  *     a0 a1    (row g, d t)         (row g + 8, d t)
  *     a2 a3    (row g, d t + 4)     (row g + 8, d t + 4)
@@ -9,10 +9,10 @@
  *     c0 c1    (row g, col 2t)      (row g, col 2t + 1)
  *     c2 c3    (row g + 8, col 2t)  (row g + 8, col 2t + 1)
  *
- * (PTX manual, "Matrix fragments for mma.m16n8k8"). A block of 4 warps covers a tile of 64 x 64,
- * each warp 32 x 32 of it: 2 products down by 4 across, so a lane holds 32 elements. On the host
- * the instruction is made of loops: the matrices are put together by the table above from what all
- * lanes bring, and multiplied. The hardware's rounding inside the instruction's sums is not
+ * (PTX manual, "Matrix fragments for mma.m16n8k8"). A block of 4 warps covers a tile of 64 x 64.
+ * Each warp covers 32 x 32 of it, 2 products down by 4 across, so a lane holds 32 elements. On the
+ * host loops replace the instruction: they assemble the matrices from all lanes' elements by the
+ * table above, and multiply them. The hardware's rounding inside the instruction's sums is not
  * specified. */
 #ifndef DEVICE_CUDA_KERNELS_TF32_H
 #define DEVICE_CUDA_KERNELS_TF32_H
@@ -92,8 +92,8 @@ DUET_HD float tf32_float(float x) {
     return both.f;
 }
 
-/* The instruction as the manual describes it, made of loops: 16 x 8 by 8 x 8, from the registers of
- * 32 lanes. */
+/* The instruction as the manual describes it, in loops: 16 x 8 by 8 x 8, from the registers of 32
+ * lanes. */
 DUET_HD void tf32_multiply(uint32_t thread, const float *a, uint32_t a_pitch, const float *b,
                            uint32_t b_pitch, float *acc) {
     const uint32_t g = thread % 32 / 4, t = thread % 4, warp = thread / 32 * 32;

@@ -7,12 +7,12 @@
  *     other half of shared memory <- registers
  *     barrier
  *
- * Shared memory holds two slabs in turn, so one barrier a slab is enough, and the loads have the
+ * Shared memory holds two slabs in turn, so one barrier per slab is enough, and the loads have the
  * time of a whole slab's arithmetic to arrive. A thread owns TM x TN elements of c: for each d it
- * reads TM + TN numbers and makes TM * TN multiply-adds, which is what lifts the kernel above the
- * bandwidth of shared memory. There are four shapes of tiles, because no single one fits all small
- * layers. The choice among them changes the time, never the bits. (A fifth, for runs that allow
- * tf32, has its own bits.) */
+ * reads TM + TN numbers and makes TM * TN multiply-adds, so the bandwidth of shared memory does not
+ * limit the kernel. Four shapes of tiles exist, because no single one fits all small layers. The
+ * choice among them changes the time, never the bits. (A fifth, for runs that allow tf32, has its
+ * own bits.) */
 #ifndef DEVICE_CUDA_KERNELS_TILE_H
 #define DEVICE_CUDA_KERNELS_TILE_H
 
@@ -56,13 +56,13 @@ DUET_CONSTANT int tile_cols(int tile) {
 }
 
 /* Floats of padding after each row of a slab in shared memory, so that stores along d spread over
- * the banks. Where threads read 16 bytes at once it is 16 bytes, which keeps them aligned. */
+ * the banks. It is 16 bytes if threads read 16 bytes at once, to keep the reads aligned. */
 DUET_CONSTANT int tile_pad(int tile) {
     return tile == TILE_SMALL ? 1 : tile == TILE_TF32 ? 8 : 4;
 }
 
-/* The most that any tile needs: a thread's own elements of c; its share of a slab of a and of b,
- * and its columns of b; the depth of a slab; the floats of two slabs. */
+/* The maxima over all tiles: a thread's own elements of c; its share of a slab of a and of b, and
+ * its columns of b; the depth of a slab; the floats of two slabs. */
 enum {
     OWN_LIMIT = 48,
     FETCH_A_LIMIT = 8,
@@ -74,7 +74,7 @@ enum {
 
 struct product_shared {
     float at[SHARED_FLOATS] __attribute__((aligned(16))); /* for load_4 */
-    struct tap taps[2][SLAB_LIMIT];                       /* of two slabs, in turn */
+    struct tap taps[2][SLAB_LIMIT];                       /* for two slabs, in turn */
 };
 
 DUET_HD float *shared_a(int tile, float *shared, uint32_t half) {
@@ -86,8 +86,8 @@ DUET_HD float *shared_b(int tile, float *shared, uint32_t half) {
     return shared_a(tile, shared, half) + tile_slab(tile) * (tile_rows(tile) + tile_pad(tile));
 }
 
-/* Element e of a slab that has `width` rows (or columns): its index along the width and along the
- * depth. */
+/* The indices along the width and along the depth of element e in a slab that has `width` rows (or
+ * columns). */
 DUET_HD uint32_t along_width(int tile, int width, int runs_along_depth, uint32_t e) {
     return runs_along_depth ? e / (uint32_t)tile_slab(tile) : e % (uint32_t)width;
 }
@@ -103,9 +103,9 @@ DUET_HD void find_taps(int kind, int tile, const struct product *p, uint32_t dep
         taps[thread] = tap_of(kind, p, depth + thread);
 }
 
-/* How many columns of b a thread has: its element i is in column i modulo this. (The number of
- * threads is a multiple of every slab, and of the columns or half of them, so what a thread loads
- * repeats.) */
+/* The number of columns of b that a thread has. Its element i is in column i modulo this number.
+ * (The number of threads is a multiple of every slab, and of the columns or half of them, so a
+ * thread's loads repeat.) */
 DUET_CONSTANT int own_columns(int kind, int tile) {
     return kind == PRODUCT_CONV_WEIGHT ? tile_cols(tile) * tile_slab(tile) / tile_threads(tile)
            : tile_cols(tile) > tile_threads(tile) ? tile_cols(tile) / tile_threads(tile)
@@ -122,7 +122,7 @@ DUET_HD void find_columns(int kind, int tile, const struct product *p, uint32_t 
     }
 }
 
-/* This thread's share of the slab at `depth`; 0 outside of the matrices and from `end` on. If
+/* Loads this thread's share of the slab at `depth`; 0 outside of the matrices and from `end` on. If
  * elements run along the depth, all elements of a thread have the same d. */
 DUET_HD void fetch(int kind, int tile, const struct product *p, uint32_t row0, uint32_t col0,
                    uint32_t depth, uint32_t end, const struct column *columns,
@@ -150,7 +150,7 @@ DUET_HD void fetch(int kind, int tile, const struct product *p, uint32_t row0, u
     }
 }
 
-/* The share that fetch has loaded, into one half of shared memory. */
+/* Stores the share that fetch has loaded into one half of shared memory. */
 DUET_HD void put(int kind, int tile, float *shared, uint32_t half, uint32_t thread, const float *a,
                  const float *b) {
     const int threads = tile_threads(tile), rows = tile_rows(tile), cols = tile_cols(tile);
@@ -171,7 +171,7 @@ DUET_HD void put(int kind, int tile, float *shared, uint32_t half, uint32_t thre
     }
 }
 
-/* Reads `count` floats of shared memory, by 16 bytes where count allows. */
+/* Reads `count` floats from shared memory, 16 bytes at a time if count allows. */
 DUET_HD void read_own(int count, float *v, const float *from) {
     if (count % 4 == 0) {
         DUET_UNROLL
@@ -281,8 +281,8 @@ DUET_BLOCK void k_product(int kind, int tile, const struct product *p,
     }
 }
 
-/* Split-k: the splits' sums, added in order, in double since that costs nothing here. There may be
- * more splits than elements of c, which makes few threads with many loads each. So the loads are
+/* Split-k: adds the splits' sums in order, in double, since that costs nothing here. A product may
+ * have more splits than elements of c, so that few threads have many loads each. So the loads are
  * issued in groups, and the additions follow in the same order. */
 enum { SPLITS_AT_ONCE = 16 };
 DUET_HD void k_add_splits(int kind, const struct product *p, struct place at) {

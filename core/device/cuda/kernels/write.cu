@@ -1,6 +1,6 @@
-/* A small value from the host into device memory, such as the step block of each step. It travels
- * as the kernel's own argument. So it is captured at the call, needs no pinned memory that outlives
- * the call, and stays in order with the stream. */
+/* Writes a small value from the host to device memory, such as the step block of each step. The
+ * value is the kernel's own argument. So it is captured at the call, needs no pinned memory that
+ * outlives the call, and stays in order with the stream. */
 #include <string.h>
 
 #include "device/cuda/kernels/launch.h"

@@ -1,5 +1,5 @@
-/* Which algorithm a convolution with square windows uses in N16 on the host, and how much memory it
- * takes in addition to the operands. The choice depends only on the shape, so the bits do, too. */
+/* Chooses the algorithm of a convolution with square windows in N16 on the host, and the memory
+ * that it needs besides the operands. The choice depends only on the shape, so the bits do, too. */
 #ifndef DEVICE_HOST_KERNELS_CONV_WAY_H
 #define DEVICE_HOST_KERNELS_CONV_WAY_H
 
@@ -24,7 +24,7 @@ enum {
 
 /* The operands of any of the three passes. */
 struct conv_shape {
-    const int *x, *y, *w; /* their dims */
+    const int *x, *y, *w; /* the dims of x, y and w */
 };
 
 static inline struct conv_shape conv_shape_of(enum op op, const struct op_args *a) {
@@ -56,15 +56,15 @@ static inline enum conv_way conv_way(enum op op, const struct op_args *a) {
     return op == OP_CONV2D_BACKWARD_WEIGHT && k * k <= MOST_TAPS ? WAY_TRANSPOSED : WAY_DIRECT;
 }
 
-/* Floats of a row of channels: whole groups of 16, which are lines of a cache, and an odd number of
- * them. Rows of an even number would fall into few of its sets. */
+/* Floats in a row of channels: an odd number of groups of 16, which are cache lines. With an even
+ * number, rows would map to few cache sets. */
 static inline size_t transposed_width(int channels) {
     size_t lines = ((size_t)channels + 15) / 16;
     return (lines + (lines % 2 == 0)) * 16;
 }
 
-/* Floats at `places` places: the filters of a pass or their gradients, the tiles or pixels under
- * way of a group, and what keeps places apart. */
+/* Floats for `places` places: the filters of a pass or their gradients, a group's current tiles or
+ * pixels, and padding between places. */
 static inline size_t conv_scratch_floats(const struct conv_shape *s, size_t places) {
     size_t channels = transposed_width(s->x[1]), outputs = transposed_width(s->y[1]);
     return places * (channels * outputs + (size_t)MOST_TILES * MOST_LANES * (channels + outputs) +

@@ -1,4 +1,4 @@
-/* Which fast kernel serves an op on this processor. The processor is queried at run time, so one
+/* Chooses the fast kernel of an op for this processor. The processor is queried at run time, so one
  * binary runs everywhere. */
 #include "device/host/kernels/fast.h"
 

@@ -1,5 +1,5 @@
-/* The tables of the fast path, one for each instruction set; host_fast_kernel chooses. NULL: the op
- * has no fast kernel, and the reference serves. */
+/* The tables of the fast path, one for each instruction set; host_fast_kernel chooses one. An entry
+ * is NULL if the op has no fast kernel and uses the reference. */
 #ifndef DEVICE_HOST_KERNELS_FAST_H
 #define DEVICE_HOST_KERNELS_FAST_H
 

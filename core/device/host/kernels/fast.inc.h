@@ -1,5 +1,5 @@
-/* The fast path of one instruction set: its table. A kernel of N16 is that of the operands' size of
- * groups; the others do not know groups. */
+/* The table of the fast path for one instruction set. The operands' group size selects an N16
+ * kernel; the other kernels do not use groups. */
 #include "device/host/kernels/n16_matmul.inc.h"
 #include "device/host/kernels/n16_attention.inc.h"
 #include "device/host/kernels/n16_linear_plain.inc.h"

@@ -1,5 +1,5 @@
-/* The kernels of N16 for one instruction set and one size of group, and their table. The including
- * file has chosen the instruction set and defined WIDE, GROUP and KERNELS, the table's name. */
+/* The N16 kernels for one instruction set and one group size, and their table. The including file
+ * has chosen the instruction set and defined WIDE, GROUP and KERNELS, the table's name. */
 #include "device/host/kernels/vec.inc.h"
 
 #include "device/host/kernels/n16_conv.inc.h"
@@ -30,7 +30,7 @@ CONV2D(forward)
 CONV2D(backward_data)
 CONV2D(backward_weight)
 
-/* With the prefix of those that take care of PLAIN operands. */
+/* With the prefix of kernels that also take PLAIN operands. */
 #define EACH_OF_N16(KERNEL)                                                   \
     KERNEL(TO_N16, to_n16, reference)                                         \
     KERNEL(TO_PLAIN, to_plain, reference)                                     \

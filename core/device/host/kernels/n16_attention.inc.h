@@ -1,10 +1,10 @@
-/* Attention on plain tensors, a band of ATTENTION_BAND queries at a time: their scores against all
- * keys are in the scratch memory, so it grows with the keys, not with their square. The products
- * are those of n16_matmul.inc.h. A band's dk and dv are added to those of the bands before it, and
- * a matrix is done by itself; so the bits depend only on its own numbers. */
+/* Attention on row-major tensors, a band of ATTENTION_BAND queries at a time. Their scores against
+ * all keys are in the scratch memory, which therefore grows with the keys, not with their square.
+ * The products are those of n16_matmul.inc.h. A band's dk and dv are added to those of earlier
+ * bands, and each matrix is computed separately, so its bits depend only on its own numbers. */
 
-/* exp(x) for x up to a little above 0, to about 1 unit in the last place; 0 where it would be below
- * 2^-125. x = n log(2) + r: a polynomial makes exp(r), and n goes into the exponent. */
+/* exp(x) for x up to a little above 0, to about 1 unit in the last place; 0 if it would be below
+ * 2^-125. With x = n log(2) + r, a polynomial gives exp(r), and n goes into the exponent. */
 INLINE vec exps(vec x) {
     static const float terms[] = {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1, 1};
     const vec round = splat(0x1.8p23f);
@@ -38,7 +38,7 @@ static float attention_exps(float *row, size_t count, float shift) {
     return sum_of_group(lanes);
 }
 
-/* sum of a[e] b[e], in 16 parts. */
+/* The sum of a[e] b[e], in 16 parts. */
 static float attention_dot(const float *a, const float *b, size_t count) {
     float sums[GROUP] = {0};
     size_t e = 0;
@@ -79,7 +79,7 @@ static void attention_product(const float *a, size_t a_i, size_t a_k, const floa
     matmul_run(&m);
 }
 
-/* scores[r][j] = scale q_r . k_j + mask; -infinity behind the keys that a query may meet. */
+/* scores[r][j] = scale q_r . k_j + mask, or -infinity after the last key that a query may use. */
 static void attention_scores(const struct attention *a, const struct attention_band *band,
                              float *scores) {
     float scale = (float)a->scale;
@@ -96,7 +96,7 @@ static void attention_scores(const struct attention *a, const struct attention_b
     }
 }
 
-/* One draw serves four neighbours: attention_kept for each of a row. */
+/* attention_kept for each weight in a row; one draw serves four neighbours. */
 static void attention_drop(const struct attention *a, const struct attention_band *band, size_t r,
                            float *row) {
     uint64_t element = (band->b * a->queries + band->first + r) * a->keys;
@@ -139,9 +139,9 @@ static void fast_attention_forward(const struct op_args *args) {
         }
 }
 
-/* For a band, with the weights in `weights` and dy . v in `slopes`: turns the latter into slopes,
+/* For a band with the weights in `weights` and dy . v in `slopes`, it computes the slopes in place
  * and applies dropout to the weights. Dividing the weights by their own sum removes the rounding of
- * lse, and with dy . y of these very numbers the slopes sum to 0 up to rounding. */
+ * lse. With dy . y from the same numbers the slopes sum to 0 up to rounding. */
 static void attention_slopes(const struct attention *a, const struct attention_band *band,
                              float *weights, float *slopes) {
     float scale = (float)a->scale;

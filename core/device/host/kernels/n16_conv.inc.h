@@ -1,11 +1,11 @@
-/* Convolution in N16: what its passes share.
+/* The parts that the passes of convolution in N16 share.
  *
- * One vector is one pixel of a group, so a weight is a single number broadcast to all lanes. No
- * channel count or image width has to be a multiple of anything. The speed comes from register
- * tiles: sums of several channels at several pixels stay in registers while a loop over the terms
- * runs. Filters of 3 x 3 with many channels go by Winograd's minimal filtering
- * (n16_winograd.inc.h), those of 1 x 1 are a product of matrices (n16_product.inc.h), and all
- * others are computed directly. */
+ * One vector is one pixel of a group, so a weight is a single number broadcast to all lanes.
+ * Channel counts and image widths need not be a multiple of any number. The speed comes from
+ * register tiles: sums of several channels at several pixels stay in registers while a loop over
+ * the terms runs. 3 x 3 filters with many channels use Winograd's minimal filtering
+ * (n16_winograd.inc.h), 1 x 1 filters are a matrix product (n16_product.inc.h), and all others are
+ * computed directly. */
 
 struct conv {
     int groups, channels, height, width, outputs, out_height, out_width, k, stride, padding;
@@ -20,13 +20,13 @@ INLINE struct conv conv_of(const struct op_args *a, const struct tensor *x,
         a->p.conv.stride[0], a->p.conv.padding[0], tensor_f32(&a->in[1])};
 }
 
-/* Floats of one channel of a group. */
+/* Floats in one channel of a group. */
 INLINE size_t plane(int height, int width) {
     return (size_t)height * width * GROUP;
 }
 
-/* tiles_of: the number of tiles of at most `most` pixels in a row of `width`. tile_begin: the first
- * pixel of tile i when all are as equal as possible. */
+/* tiles_of returns the number of tiles of at most `most` pixels in a row of `width`. tile_begin
+ * returns the first pixel of tile i, if all tiles are as equal as possible. */
 INLINE int tiles_of(int width, int most) {
     return (width + most - 1) / most;
 }
@@ -35,14 +35,14 @@ INLINE int tile_begin(int i, int tiles, int width) {
     return (int)((int64_t)i * width / tiles);
 }
 
-/* Asks for `count` pixels from `pixels` on, to be in the second-level cache when they are read. */
+/* Prefetches `count` pixels from `pixels` on into the second-level cache. */
 INLINE void prefetch_pixels(const float *pixels, int count) {
     for (int i = 0; i < count; i += 16 / GROUP, pixels += 16)
         __builtin_prefetch(pixels, 0, 2);
 }
 
-/* The same for one of `shares` equal shares of *lines pixels. Returns where the others begin, and
- * leaves their number in *lines. */
+/* The same for one of `shares` equal shares of *lines pixels. Returns the start of the rest, and
+ * sets *lines to its length. */
 INLINE const float *prefetch_share(const float *pixels, int *lines, int shares) {
     int share = *lines / shares;
     prefetch_pixels(pixels, share);
@@ -50,7 +50,7 @@ INLINE const float *prefetch_share(const float *pixels, int *lines, int shares) 
     return pixels + (size_t)share * GROUP;
 }
 
-/* The sizes of tile that the registers allow: TILE_MOST of them. */
+/* The TILE_MOST tile sizes that the registers allow. */
 #define EACH_OF_SIX(TILE) TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 #if ACCUMULATORS >= 28
 #define EACH_TILE(TILE) EACH_OF_SIX(TILE) TILE(7)

@@ -16,11 +16,11 @@
 #define DATA_CHANNELS 1
 #endif
 
-/* Pixels of dx in the largest tile of a filter width. */
+/* Pixels of dx in the largest tile for a filter width. */
 enum { DATA_TILE_MOST = 13 };
 
-/* Adds to row h of dx (of DATA_CHANNELS channels, whose filters begin at w_offset) what comes from
- * pixels q0 .. q0 + T - 1 of the rows of dy that reach it. */
+/* Adds the contribution of pixels q0 .. q0 + T - 1, in the rows of dy that reach row h of dx, to
+ * that row in DATA_CHANNELS channels, whose filters begin at w_offset. */
 INLINE void data_tile(const struct conv *s, const float *dy, const size_t w_offset[],
                       float *const dx[], int h, int q0, const int K, const int T) {
     vec acc[DATA_CHANNELS][DATA_TILE_MOST];
@@ -81,14 +81,14 @@ typedef void data_tile_function(const struct conv *, const float *, const size_t
 EACH_OF_3(DATA_TILE)
 EACH_TO_NINE(DATA_TILE, 5)
 
-/* The tiles of a filter width K, by T; T + K - 1 reaches DATA_TILE_MOST. */
+/* The tiles for filter width K, by T; T + K - 1 is at most DATA_TILE_MOST. */
 static data_tile_function *const data_tiles_3[] = {NULL, EACH_OF_3(DATA_NAME)};
 static data_tile_function *const data_tiles_5[] = {NULL, EACH_TO_NINE(DATA_NAME, 5)};
 
-/* dx of one part of a group. If fewer than DATA_CHANNELS are left, the last channel is computed
- * again. Meanwhile the `lines` pixels of dy from `ahead` on are prefetched for the next group. Only
- * AVX-512 prefetches, in this pass: narrower vectors take so long for a pixel that they never wait
- * for the next one. */
+/* dx for one part of a group. If fewer than DATA_CHANNELS are left, the last channel is computed
+ * again. Meanwhile it prefetches the `lines` pixels of dy from `ahead` on for the next group. In
+ * this pass only AVX-512 prefetches, since narrower vectors take so long for a pixel that they
+ * never wait for the next one. */
 static void data_by_tiles(const struct conv *s, const float *dy, float *dx,
                           data_tile_function *const *tile, int most, const float *ahead,
                           int lines) {

@@ -5,9 +5,9 @@
  * on AVX-512) stay in registers while the loop over (c, ky, kx) runs. Each step of that loop loads
  * seven input pixels and four weights and does 28 multiply-adds.
  *
- * The lane of a sample takes the bias, then one fused multiply-add per (c, ky, kx) in this order,
- * without the taps outside the picture. Tile, group and lane do not matter, so a sample gets the
- * same bits whichever samples share its batch. */
+ * The lane of a sample starts with the bias and makes one fused multiply-add per (c, ky, kx) in
+ * this order, without the taps outside the image. Tile, group and lane do not matter, so a sample
+ * has the same bits whichever samples share its batch. */
 
 /* A pass reads `channels` planes, each through windows of taps. */
 struct direct {
@@ -112,8 +112,8 @@ static void direct_sums(const struct direct *s, const struct direct_row *r, int 
     }
 }
 
-/* All output channels are computed for a band of rows before the next band, so that the input
- * rows of a band stay in the second-level cache. */
+/* Computes all output channels for a band of rows before the next band, so that the input rows of a
+ * band stay in the second-level cache. */
 enum { BAND_BYTES = 512 * 1024 };
 
 static void direct_forward(const struct conv *s, const float *x, float *y, const float *bias) {

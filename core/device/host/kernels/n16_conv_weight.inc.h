@@ -6,14 +6,14 @@
  * the sixteen lanes are added once, at the very end. To keep dy in the first-level cache, several
  * tiles of taps use one band of its rows before the next band; between bands the accumulators of
  * these tiles are kept in `sums`. The pixels of x that the next group will use are prefetched
- * meanwhile: a channel of a group is too short for the processor to foresee it.
+ * meanwhile, because a channel of a group is too short for the hardware prefetcher.
  *
  * Each lane adds in the order group, row, column, and a launch holds one segment, so the bits
- * depend on the segment's samples only. Padding lanes of dy are exact zeros and add nothing. */
+ * depend only on the segment's samples. Padding lanes of dy are exact zeros and add nothing. */
 
 enum { TAP_TILES = 5, OUTPUTS_MOST = 5, TAPS_MOST = 6, WEIGHT_BAND_BYTES = 26 * 1024 };
 
-enum { SUMS_MOST = (OUTPUTS_MOST * TAPS_MOST + GROUP - 1) / GROUP * GROUP }; /* of a tile */
+enum { SUMS_MOST = (OUTPUTS_MOST * TAPS_MOST + GROUP - 1) / GROUP * GROUP }; /* per tile */
 
 /* The sums that the tiles add to: one per output, tap and lane, and one per output and lane. */
 struct weight_sums {
@@ -27,7 +27,7 @@ struct tap {
 
 static const float zero_pixel[GROUP];
 
-/* Adds the products of `count` pixels, which are neighbours in dy and x_step floats apart in x. */
+/* Adds the products of `count` pixels, which are adjacent in dy and x_step floats apart in x. */
 INLINE void weight_pixels(const int OUTPUTS, const int TAPS, vec acc[], const float *dy,
                           size_t dy_plane, const float *const x[], size_t x_step, int count) {
     for (int i = 0; i < count; i++) {
@@ -113,8 +113,8 @@ static const struct weight_shape {
     {1, 5, weight_tile_1_5},
 };
 
-/* The shape that computes the fewest sums, counting those past the last tap. It depends on the
- * sizes only. */
+/* The shape that computes the fewest sums, including those past the last tap. It depends only on
+ * the sizes. */
 static const struct weight_shape *weight_shape_of(int outputs, int taps) {
     const struct weight_shape *best = NULL,
                               *end = weight_shapes + sizeof weight_shapes / sizeof *weight_shapes;
@@ -130,7 +130,7 @@ static const struct weight_shape *weight_shape_of(int outputs, int taps) {
 }
 
 /* Adds `rows` rows of dy to each output's bias sum, in four partial sums per row. Each row is
- * summed by itself because the height of a band follows from the register tile, which differs
+ * summed separately, because the height of a band depends on the register tile, which differs
  * between instruction sets, and must not change the bits. */
 static void bias_rows(int outputs, const float *dy, size_t dy_plane, int rows, int width,
                       float *sums) {
@@ -148,7 +148,7 @@ static void bias_rows(int outputs, const float *dy, size_t dy_plane, int rows, i
         }
 }
 
-/* db only. */
+/* Computes only db. */
 static void bias_gradient(const struct conv *s, const float *dy, float *db) {
     size_t dy_plane = plane(s->out_height, s->out_width);
     for (int o = 0; o < s->outputs; o++) {
@@ -167,7 +167,7 @@ struct tap_block {
     int tiles, channel, channels;
 };
 
-/* Taps from number `first` on, of `all`; if none is left, the last one again. */
+/* The taps from number `first` on, out of `all`; if none is left, the last one again. */
 static struct tap_block tap_block_of(const struct conv *s, int per_tile, int first, int all) {
     struct tap_block block = {.tiles = tiles_of(all - first, per_tile)};
     int area = s->k * s->k, last = all - 1;
@@ -184,7 +184,7 @@ static struct tap_block tap_block_of(const struct conv *s, int per_tile, int fir
     return block;
 }
 
-/* Computes the sums of one tile of outputs, from output o on, and of a block of taps, over all
+/* Computes the sums for one tile of outputs, from output o on, and a block of taps, over all
  * samples of the segment. */
 static void weight_block(const struct conv *s, const struct weight_shape *shape, const float *x,
                          const float *dy, int o, const struct tap_block *block, int with_bias,
@@ -193,7 +193,7 @@ static void weight_block(const struct conv *s, const struct weight_shape *shape,
            dy_plane = plane(s->out_height, s->out_width), x_plane = plane(s->height, s->width);
     int most = row_bytes < WEIGHT_BAND_BYTES ? (int)(WEIGHT_BAND_BYTES / row_bytes) : 1,
         bands = tiles_of(s->out_height, most);
-    /* the next block uses the same channels if these are all: then they are in the cache already */
+    /* if these are all channels, the next block uses the same ones, which are in the cache */
     int lines = block->channels == s->channels ? 0
                                                : tiles_of(block->channels * s->height * s->width,
                                                           block->tiles * s->out_height * PARTS);
@@ -218,7 +218,7 @@ static void weight_block(const struct conv *s, const struct weight_shape *shape,
     }
 }
 
-/* dw of one tile of taps, of which `left` exist, from the sums of its lanes; the filters are
+/* dw for one tile of taps, `left` of which exist, from the sums of its lanes; the filters are
  * `filter` floats apart. */
 static void write_sums(const float *lanes, const struct weight_shape *shape, float *dw, int filter,
                        int left) {

@@ -1,10 +1,10 @@
-/* Dropout in N16: the mask of the plain tensor, from base/philox.h for LANES samples at once.
+/* Dropout in N16. It has the same mask as the PLAIN tensor, from base/philox.h for LANES samples at
+ * once.
  *
  * A sample draws for each of its elements, or for each of its planes: draw i of sample n has the
  * number n * draws + i, and one Philox call serves four numbers in a row. Each lane runs the
- * generator for its own sample. If a sample has a multiple of four draws, i .. i + 3 are one call,
- * whose four words are the masks of four draws; otherwise each draw is a call, and each lane takes
- * its word. */
+ * generator for its own sample. If a sample has a multiple of four draws, one call makes the four
+ * words for draws i .. i + 3; otherwise each draw is a call, and each lane takes its word. */
 
 struct philox_lanes {
     uvec word[4];

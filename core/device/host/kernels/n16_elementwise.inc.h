@@ -3,7 +3,7 @@
  * The vector body and the scalar tail of a kernel do the same operations with the same roundings,
  * so an element gets the same bits wherever it is in a call. Change both together. */
 
-/* out[0] = EXPRESSION of a = in[0] and b = in[1]: of vectors, and in the tail of floats. */
+/* out[0] = EXPRESSION of a = in[0] and b = in[1], which are vectors, or floats in the tail. */
 #define FAST_OF_TWO(name, expression)                                                 \
     static void fast_##name(const struct op_args *args) {                             \
         const float *in0 = tensor_f32(&args->in[0]), *in1 = tensor_f32(&args->in[1]); \
@@ -37,8 +37,8 @@ static void fast_where(const struct op_args *args) {
         y[i] = c[i] != 0 ? (a ? a[i] : value) : (b ? b[i] : value);
 }
 
-/* y[i] = EXPRESSION of x[i], and of dy[i]: the compiler vectorises these loops. An element may be
- * written in place. */
+/* y[i] = EXPRESSION of x[i], and of dy[i]. The compiler vectorises these loops. They may work in
+ * place. */
 #ifdef __clang__
 #define IN_VECTORS _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -149,11 +149,11 @@ static void fast_square_sums(const struct op_args *a) {
         sums[i] = fast_square_sum(tensor_f32(&a->in[0]) + piece[2 * i], piece[2 * i + 1]);
 }
 
-/* The elements from `from` on, after the last whole vector, by the reference: it does the
- * operations of the vector body in the same order. */
+/* Computes the elements from `from` on, after the last whole vector, with the reference, whose
+ * operations are those of the vector body in the same order. */
 static void finish_by_reference(const struct op_args *a, size_t from, host_kernel *reference) {
     struct op_args rest = *a;
-    size_t count = tensor_count(&a->out[0]), each = 0; /* of out[1], for an element */
+    size_t count = tensor_count(&a->out[0]), each = 0; /* numbers of out[1] per element */
     int left = (int)(count - from);
     if (a->out[1].data && count) each = tensor_count(&a->out[1]) / count;
     rest.in[0] = tensor_plain(tensor_f32(&a->in[0]) + from, DTYPE_F32, 1, &left);
@@ -162,7 +162,7 @@ static void finish_by_reference(const struct op_args *a, size_t from, host_kerne
     reference(&rest);
 }
 
-/* The formula and its roundings: reference_sgd. */
+/* reference_sgd has the formula and its roundings. */
 static void fast_sgd(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *momentum = tensor_f32(&a->out[1]);
@@ -183,7 +183,7 @@ static void fast_sgd(const struct op_args *a) {
     finish_by_reference(a, i, reference_sgd);
 }
 
-/* The formula and its roundings: reference_adadelta. */
+/* reference_adadelta has the formula and its roundings. */
 static void fast_adadelta(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);
@@ -205,7 +205,7 @@ static void fast_adadelta(const struct op_args *a) {
     finish_by_reference(a, i, reference_adadelta);
 }
 
-/* The formula and its roundings: reference_adam. */
+/* reference_adam has the formula and its roundings. */
 static void fast_adam(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);
@@ -230,7 +230,7 @@ static void fast_adam(const struct op_args *a) {
     finish_by_reference(a, i, reference_adam);
 }
 
-/* hash_mix of LANES / 2 elements at once; 64-bit sums are the same in any order. */
+/* Computes hash_mix for LANES / 2 elements at once; 64-bit sums are the same in any order. */
 static void fast_hash(const struct op_args *a) {
     enum { OF_64 = LANES / 2 };
     const float *x = tensor_f32(&a->in[0]);

@@ -1,6 +1,6 @@
-/* Convolution with groups in N16. The common case is depthwise, one channel for each group: a few
- * products for each pixel, so loads and border checks dominate. A vector is one pixel of a
- * group. Eight pixels of a row are computed together: a load serves all its windows. */
+/* Convolution with groups in N16. The common case is depthwise, with one channel per group and few
+ * products per pixel, so loads and border checks dominate. A vector is one pixel of a group. Eight
+ * pixels of a row are computed together, so a load serves all its windows. */
 
 struct grouped {
     int groups, channels, outputs, height, width, out_height, out_width;
@@ -17,7 +17,7 @@ INLINE struct grouped grouped_of(const struct op_args *a, const struct tensor *x
                             w->dims[2], w->dims[3], a->p.conv};
 }
 
-/* Taps first .. end-1 of a window of `taps` that begins at `start` are on pixels 0 .. size-1. */
+/* The taps first .. end-1 on pixels 0 .. size-1, in a window of `taps` that begins at `start`. */
 struct taps {
     int first, end;
 };
@@ -31,14 +31,14 @@ INLINE struct taps taps_inside(int start, int taps, int dilation, int size) {
     return t;
 }
 
-/* Pixels of a side of `to` that are computed alike, each from a window of `from`: forward all
- * outputs; backward, where a pixel of x collects from dy, those a stride apart, because the same
- * taps reach them. Taps are in the order of their pixels: backward from the last to the first. */
+/* Pixels along a side of `to` that are computed alike, each from a window of `from`: forward all
+ * outputs; backward, where a pixel of x collects from dy, pixels a stride apart, which the same
+ * taps reach. Taps have the order of their pixels, so backward starts with the last. */
 struct line {
     int first, apart, count; /* of the pixels */
-    int start, step;         /* of the first one's window, and to the next one's */
-    int taps, dilation;      /* of a window */
-    int weight, weight_step; /* of the first tap, and to the next one's */
+    int start, step;         /* where the first one's window begins, and the step to the next */
+    int taps, dilation;      /* taps of a window */
+    int weight, weight_step; /* offset of the first tap's weight, and the step to the next */
     int size;                /* of `from` */
 };
 
@@ -53,7 +53,7 @@ static struct line forward_line(const struct grouped *s, int side) {
                          .size = side ? s->width : s->height};
 }
 
-/* That of pixel `at` of x. */
+/* The line of pixel `at` of x. */
 static struct line backward_line(const struct grouped *s, int side, int at) {
     const int stride = s->p.stride[side], size = side ? s->width : s->height;
     struct line l = {.first = at,
@@ -72,8 +72,8 @@ static struct line backward_line(const struct grouped *s, int side, int at) {
     return l;
 }
 
-/* What the pixels of a row have in common: two of three nested loops over taps, each with the
- * weight and the pixel that go with it. The third, of columns, is that of a line. */
+/* What the pixels of a row share: two of the three nested loops over taps, each with its steps in
+ * the weights and the pixels. The third loop, over columns, belongs to a line. */
 struct tap_loop {
     int count;
     ptrdiff_t weight, pixel; /* from one tap to the next, in floats */
@@ -81,17 +81,17 @@ struct tap_loop {
 
 struct window_row {
     struct tap_loop planes, rows;
-    const float *weights, *from; /* of the first row of taps, at column 0 */
+    const float *weights, *from; /* for the first row of taps, at column 0 */
     float *to;
 };
 
-/* A row of the windows of eight pixels. */
+/* One row of taps in the windows of eight pixels. */
 struct taps_row {
     const float *weights, *from;
     int left, edge; /* `from` is column `left`; edge 0: all taps are inside */
 };
 
-/* Adds it if windows of `taps` neighbours are `step` apart. */
+/* Adds the row if windows of `taps` neighbours are `step` apart. */
 INLINE void add_neighbours(vec *sums, const struct taps_row *r, const struct line *l, int taps,
                            int step) {
     vec weight[7];
@@ -118,7 +118,7 @@ INLINE void add_any(vec *sums, const struct taps_row *r, const struct line *l) {
     }
 }
 
-/* Eight pixels of a line from `at` on, or as many as it has. With taps 0 of any windows. */
+/* Computes up to eight pixels of a line from `at` on. With taps 0 it takes any windows. */
 INLINE void run_tile(const struct window_row *r, const struct line *line, int taps, int step,
                      int at, int edge, size_t lane, float start) {
     const struct line l = *line;
@@ -156,7 +156,7 @@ INLINE void run_tiles(const struct window_row *r, const struct line *l, int taps
     }
 }
 
-/* Pixels at .. end-1 of a line, or as many as it has. */
+/* Computes pixels at .. end-1 of a line, as far as they exist. */
 static void run_line(const struct window_row *r, const struct line *l, int at, int end,
                      float start) {
     if (end > l->count) end = l->count;
@@ -186,8 +186,8 @@ struct grouped_pass {
     ptrdiff_t from_row, to_row; /* in floats */
 };
 
-/* A plane of `to`, in the order of its rows. Interleaved lines advance together, while the cache
- * has their pixels. */
+/* Computes a plane of `to`, in the order of its rows. Interleaved lines advance together, while
+ * their pixels are in the cache. */
 static void grouped_plane(const struct grouped_pass *s, const float *weights, const float *from,
                           float *to, float start) {
     const struct line *down = s->down.line, *across = s->across.line;
@@ -230,7 +230,7 @@ static void grouped_conv_forward(const struct op_args *a) {
         }
 }
 
-/* Those of the pixels at .. end-1 of x. */
+/* The lines of the pixels at .. end-1 of x. */
 static struct lines backward_lines(const struct grouped *s, int side, int at, int end) {
     struct lines all = {0};
     for (; at < end && all.count < 8; at++)

@@ -1,12 +1,12 @@
 /* The gradient of a grouped convolution's weights in N16. Each row of dy contributes a sum to each
  * tap; neighbouring taps are summed together, because they use the same pixels. */
 
-/* Where the windows of row p and of column q begin. */
+/* Where the windows in row p and in column q begin. */
 INLINE int start_of(const struct grouped *s, int side, int at) {
     return at * s->p.stride[side] - s->p.padding[side];
 }
 
-/* The outputs first .. end-1 whose tap is inside, where a row of outputs begins at `start`. */
+/* The outputs first .. end-1 whose tap is inside, if a row of outputs begins at `start`. */
 INLINE struct taps outputs_inside(int start, int stride, int size, int outputs) {
     struct taps t = {0, outputs};
     if (start < 0) t.first = (-start + stride - 1) / stride;
@@ -17,19 +17,19 @@ INLINE struct taps outputs_inside(int start, int stride, int size, int outputs) 
     return t;
 }
 
-/* Taps of a window whose gradients are summed together: a block of at most so many. */
+/* The most taps of a window whose gradients are summed together, as a block. */
 enum { TAPS_TOGETHER = 64 };
 
 struct window_block {
-    int row, column, rows, columns; /* its first tap, and how many */
+    int row, column, rows, columns; /* its first tap, and the number of taps */
     struct column {
         struct taps across; /* the outputs whose tap is inside */
-        int left;           /* where the first of them has it */
-        int sharing;        /* of it and those that follow */
+        int left;           /* the tap's column for the first of them */
+        int sharing;        /* neighbours computed with it */
     } at[TAPS_TOGETHER];
 };
 
-/* Neighbouring taps use the same pixels of dy and of x, each so many pixels further on. */
+/* Neighbouring taps use the same pixels of dy, and pixels of x a constant distance further on. */
 struct sharing {
     int taps, stride, dy[3], x[3];
 };
@@ -52,7 +52,7 @@ static int sharing_of(const struct column *at, int columns, int stride) {
     return SHARINGS;
 }
 
-/* Columns of the window from `column` on that are computed together. */
+/* Finds the columns of the window, from `column` on, that are computed together. */
 static void block_columns(const struct grouped *s, int column, struct window_block *b) {
     const int left = s->columns - column;
     b->column = column;
@@ -72,14 +72,14 @@ static void block_rows(const struct grouped *s, int row, struct window_block *b)
     b->rows = left < most ? left : most;
 }
 
-/* A row of dy, and the rows of x that taps of its outputs are on. */
+/* A row of dy, and the rows of x that its outputs' taps use. */
 struct meeting {
     const float *dy, *x;
     size_t x_step;     /* from a row of x to that of the next tap */
-    int rows, columns; /* of taps; `columns` sums are those of a row */
+    int rows, columns; /* of taps; a row has `columns` sums */
 };
 
-/* Adds four outputs of each tap; with `left` only the remaining ones. */
+/* Adds four outputs to each tap, or with `left` only the remaining ones. */
 INLINE void add_four(vec chain[3][4], const float *dy, const float *x, const struct sharing share,
                      const int *left) {
     UNROLL for (int i = 0; i < 4; i++) {
@@ -91,7 +91,7 @@ INLINE void add_four(vec chain[3][4], const float *dy, const float *x, const str
     }
 }
 
-/* Adds to sums[] what the row of dy gives to the weights of the taps, four chains each. */
+/* Adds the row's contribution to the weights of the taps to sums[], in four chains each. */
 INLINE void add_taps(vec *sums, const struct meeting *m, const struct column *at,
                      const struct sharing share) {
     const float *dy_row = m->dy + (at->across.first - share.dy[0]) * GROUP,
@@ -135,7 +135,7 @@ INLINE vec row_sum(const float *dy, const float *x, int count, size_t step) {
 static void add_row(vec *sums, const struct meeting *m, const struct column *at, int stride) {
     for (int taps, k = 0; k < m->columns; k += taps, at += taps) {
         taps = at->sharing < SHARINGS ? sharings[at->sharing].taps : 1;
-        switch (at->sharing) { /* with constants, which sharing needs */
+        switch (at->sharing) { /* sharing needs constants */
         case 0: add_taps(sums + k, m, at, sharings[0]); break;
         case 1: add_taps(sums + k, m, at, sharings[1]); break;
         case 2: add_taps(sums + k, m, at, sharings[2]); break;
@@ -154,8 +154,8 @@ static void add_row(vec *sums, const struct meeting *m, const struct column *at,
     }
 }
 
-/* dw of those taps, a window of channel plane x, whose groups are x_step apart; if db is not NULL,
- * also the gradient of the bias. A row of x and dy is read for all while the cache has it. */
+/* dw for those taps, a window in channel plane x, whose groups are x_step apart; also the bias's
+ * gradient unless db is NULL. A row of x and dy serves all taps while the cache has it. */
 static void grouped_weights(const struct grouped *s, const struct window_block *b, float *dw,
                             float *db, const float *dy, const float *x, int o, size_t x_step) {
     const int count = b->rows * b->columns, dilation = s->p.dilation[0];

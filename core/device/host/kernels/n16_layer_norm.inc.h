@@ -1,8 +1,8 @@
-/* LayerNorm and its gradient on plain rows: the formulas of reference_layer_norm.c with the sums of
- * a row in PARTS parts; part p has the elements p, p + PARTS, ... The parts are independent, so a
- * compiler vectorises them. At the end they are added in halves. So the order follows only from the
- * length, and the bits are the same on every instruction set. A row whose neighbours share weights
- * (GroupNorm) is done one weight after another. */
+/* LayerNorm and its gradient on row-major tensors. The formulas are those of
+ * reference_layer_norm.c, with a row's sum in PARTS parts; part p has the elements p, p + PARTS,
+ * ... The parts are independent, so a compiler vectorises them. At the end they are added in
+ * halves. The order depends only on the length, so the bits are the same on every instruction set.
+ * A row whose neighbours share weights (GroupNorm) is computed one weight after another. */
 enum { NORM_PARTS = 16 };
 
 INLINE double norm_total(double parts[NORM_PARTS]) {
@@ -35,7 +35,7 @@ INLINE struct norm_moments norm_moments_of(const float *x, size_t length, double
         mean, 1 / __builtin_sqrt(norm_total(squares) / (double)length + epsilon)};
 }
 
-/* y = (x - mean) scale w + b for `count` neighbours; w_step 0: they share one weight. */
+/* y = (x - mean) scale w + b for `count` neighbours, which share one weight if w_step is 0. */
 INLINE void norm_write(float *y, const float *x, size_t count, struct norm_moments m,
                        const float *w, const float *b, size_t w_step) {
     for (size_t i = 0; i < count; i++)

@@ -1,6 +1,6 @@
-/* The change of layout, from plain to N16 and back, for any order of a sample in memory. */
+/* Converts PLAIN tensors to N16 and back, for any order of a sample's elements in memory. */
 
-/* Some samples of a group, of which the first is at `plain`: they are `apart` floats apart. */
+/* Some samples of a group. The first is at `plain`, and neighbours are `apart` floats apart. */
 struct samples {
     struct sample_order order;
     size_t apart, count;

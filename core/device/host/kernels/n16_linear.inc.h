@@ -2,9 +2,9 @@
  * product of n16_product.inc.h, for planes of one pixel.
  *
  * The weight gradient sums over samples: dw(a,b) = sum over n of A[n][a] * B[n][b]. B is transposed
- * into plain rows in a panel on the stack, 32 columns wide. A vector then is WIDE neighbours of
- * dw, an element of A is a number broadcast, and lanes are never added to each other. Each sum
- * adds the samples in order. */
+ * into rows in a panel on the stack, 32 columns wide. A vector then has WIDE neighbours of dw, an
+ * element of A is broadcast, and lanes are never added to each other. Each sum adds the samples in
+ * order. */
 
 static void n16_linear_forward(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
@@ -36,7 +36,7 @@ struct gradient {
     int rows, columns, groups;
 };
 
-/* panel[n][j] = b[n][first + j] for the samples n of groups g0 .. g1 - 1; 0 where there is no such
+/* panel[n][j] = b[n][first + j] for the samples n of groups g0 .. g1 - 1, or 0 beyond the last
  * column. */
 static void fill_panel(const struct gradient *d, int g0, int g1, int first, float *panel) {
     int width = d->columns - first < PANEL_COLUMNS ? d->columns - first : PANEL_COLUMNS;
@@ -61,7 +61,7 @@ static void fill_panel(const struct gradient *d, int g0, int g1, int first, floa
 static void gradient_tile(const struct gradient *d, int g0, int g1, int r, int column,
                           const float *panel) {
     wide acc[GRADIENT_ROWS][PANEL_VECTORS];
-    float edge[GRADIENT_ROWS][PANEL_VECTORS * WIDE]; /* in place of dw where dw is narrower */
+    float edge[GRADIENT_ROWS][PANEL_VECTORS * WIDE]; /* in place of dw if dw is narrower */
     const float *a[GRADIENT_ROWS];
     float *dw[GRADIENT_ROWS];
     int width = d->columns - column, narrow = width < PANEL_VECTORS * WIDE;

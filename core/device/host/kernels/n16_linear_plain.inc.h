@@ -1,6 +1,6 @@
 /* Linear layers whose rows are not samples, such as the words of a sentence. Their operands are
- * plain, and n16_matmul.inc.h multiplies them. An element of y adds its products in the order of
- * the inputs, then the bias; an element of dw adds them in the order of the rows. */
+ * row-major, and n16_matmul.inc.h multiplies them. An element of y adds its products in the order
+ * of the inputs, then the bias; an element of dw adds them in the order of the rows. */
 
 static struct matmul linear_product(const struct tensor *a, const struct tensor *b,
                                     const struct tensor *y) {

@@ -1,4 +1,4 @@
-/* Products of matrices in plain layout: y[i][j] = sum over k of a(i,k) b(k,j).
+/* Products of row-major matrices: y[i][j] = sum over k of a(i,k) b(k,j).
  *
  * A block of b lies in panels on the stack: MATMUL_WIDTH columns and MATMUL_DEPTH rows, which stay
  * in the second-level cache. A panel holds PANEL_COLUMNS columns, one row behind the other,
@@ -22,10 +22,10 @@ struct matmul {
     size_t b_i;          /* from one row of b, as stored, to the next; 0: they are dense */
     int transposed;      /* 1: b is stored as (columns, depth), not (depth, columns) */
     int adds;            /* 1: the products are added to what y holds */
-    const float *panels; /* of b, from matmul_panels; NULL: they are made on the stack */
+    const float *panels; /* panels of b, from matmul_panels; NULL: they are made on the stack */
 };
 
-/* panel[k - k0][j] = b(k, first + j) for k in k0 .. k1 - 1; 0 where there is no such column. */
+/* panel[k - k0][j] = b(k, first + j) for k in k0 .. k1 - 1, or 0 beyond the last column. */
 static void matmul_panel(const struct matmul *m, int k0, int k1, int first, float *panel) {
     int width = m->columns - first < PANEL_COLUMNS ? m->columns - first : PANEL_COLUMNS;
     size_t b_i = m->b_i ? m->b_i : (size_t)(m->transposed ? m->depth : m->columns);
@@ -86,7 +86,7 @@ INLINE void matmul_terms(vec acc[][PANEL_VECTORS], const float *const *a, size_t
 INLINE void matmul_tile(const struct matmul *m, int k0, int k1, int i, int column,
                         const float *panel, const float *packed, const int ROWS) {
     vec acc[MATMUL_ROWS][PANEL_VECTORS];
-    float edge[MATMUL_ROWS][PANEL_VECTORS * LANES]; /* in place of y where y is narrower */
+    float edge[MATMUL_ROWS][PANEL_VECTORS * LANES]; /* in place of y if y is narrower */
     const float *a[MATMUL_ROWS];
     float *y[MATMUL_ROWS];
     int width = m->columns - column,
@@ -116,7 +116,7 @@ INLINE void matmul_tile(const struct matmul *m, int k0, int k1, int i, int colum
     }
 }
 
-/* All panels of b, for products that share it: matmul_panel_floats of them. */
+/* Makes all panels of b, matmul_panel_floats floats, for products that share it. */
 static size_t matmul_panel_floats(int depth, int columns) {
     return (size_t)(columns + PANEL_COLUMNS - 1) / PANEL_COLUMNS * PANEL_COLUMNS * (size_t)depth;
 }

@@ -1,15 +1,15 @@
-/* Batch normalisation in N16: the four ops that read whole activations (reference_norm.c has the
- * formulas; the ops on C numbers have no fast form). A channel of a segment is a strided list of
- * planes, one a group. Each op goes through them once.
+/* Batch normalisation in N16: the four ops that read whole activations. reference_norm.c has the
+ * formulas; the ops on C numbers have no fast form. A channel of a segment is a strided list of
+ * planes, one per group. Each op goes through them once.
  *
- * Sums are kept in double. Each of the 16 lanes has two, of the even and of the odd pixels of its
- * planes, added up in one order at the end, and takes its values in the order of groups and pixels
- * whatever the width of the vectors. With so many sums no addition waits for the previous one.
+ * Sums are kept in double. Each of the 16 lanes has two, for the even and the odd pixels of its
+ * planes, and adds in the order of groups and pixels, whatever the width of the vectors. So no
+ * addition waits for the previous one. At the end the sums are added in one order.
  *
- * Lanes past the segment's end hold junk in x, which is kept out of every sum. dx gets zeros
- * there, because the weight gradients of the layer before rely on them. */
+ * Lanes past the segment's end hold junk in x, which no sum includes. dx gets zeros there, because
+ * the previous layer's weight gradients rely on them. */
 
-/* A register of doubles holds half as many lanes as one of floats. */
+/* A register of doubles holds half as many lanes as a register of floats. */
 enum { HALF = LANES / 2, TURNS = 2 };
 typedef double dvec __attribute__((vector_size(LANES * 4)));
 typedef float half __attribute__((vector_size(LANES * 2)));
@@ -42,12 +42,12 @@ INLINE dvec fused_double(dvec a, dvec b, dvec c) {
 #endif
 }
 
-/* a + b. Many processors convert in the units that add and have others that multiply. These sums
- * stand beside conversions, so the others make them: a * 1 + b has the same bits. */
+/* a + b, as a * 1 + b, which has the same bits. Many processors convert in the units that add and
+ * multiply in others. These sums run next to conversions, so the other units compute them. */
 INLINE dvec add_double(dvec a, dvec b) {
 #if WIDE > 4
     dvec one = 1.0 - (dvec){0};
-    KEEP_IN_REGISTER(one); /* or else the compiler would see through it */
+    KEEP_IN_REGISTER(one); /* otherwise the compiler would optimise it away */
     return fused_double(a, one, b);
 #else
     return a + b;
@@ -68,7 +68,7 @@ INLINE size_t norm_plane(const struct norm *s, int group, int c) {
     return ((size_t)group * s->channels + (size_t)c) * s->spatial * GROUP;
 }
 
-/* The lanes of a group that hold a sample: all ones; 0 elsewhere. */
+/* All ones in the lanes of a group that hold a sample, 0 elsewhere. */
 struct norm_lanes {
     int32_t mask[GROUP];
 };
@@ -80,13 +80,13 @@ INLINE struct norm_lanes norm_lanes(const struct norm *s, int group) {
     return lanes;
 }
 
-/* Sums under way of LANES lanes: of dy, and of dy times x's distance from a centre. */
+/* Partial sums of LANES lanes: of dy, and of dy times x's distance from a centre. */
 struct norm_sums {
     dvec plain[TURNS][2], weighted[TURNS][2];
 };
 
-/* Adds a pixel. Without dy (NULL), x's distance from the centre takes its place. Lanes outside
- * `mask` count as at the centre; NULL: all lanes hold a sample. */
+/* Adds a pixel. If dy is NULL, x's distance from the centre takes its place. Lanes outside `mask`
+ * count as at the centre; a NULL mask means that all lanes hold a sample. */
 INLINE void norm_add_pixel(struct norm_sums *sums, int turn, const float *x, const float *dy,
                            const int32_t *mask, double centre) {
     UNROLL for (int h = 0; h < 2; h++) {
@@ -115,7 +115,7 @@ INLINE void norm_add_plane(struct norm_sums *sums, const float *x, const float *
         norm_add_pixel(sums, 0, x + i * GROUP, dy ? dy + i * GROUP : NULL, mask, centre);
 }
 
-/* The 16 sums of a channel as one number, in fold order. */
+/* Adds the 16 sums of a channel in fold order. */
 INLINE double sum_of_lanes(double *sums) {
     for (int apart = GROUP / 2; apart > 0; apart /= 2)
         for (int i = 0; i < apart; i++)
@@ -150,9 +150,9 @@ INLINE void norm_channel(const struct norm *s, const float *x, const float *dy, 
     *weighted = sum_of_lanes(lanes[1]);
 }
 
-/* In one pass: the distances from the channel's first value give both the mean and the squared
- * distances from it. That value lies among the others, so few digits cancel however far from 0 they
- * all are. */
+/* Works in one pass: the distances from the channel's first value give both the mean and the
+ * squared distances from the mean. That value is close to the others, so few digits cancel, however
+ * far from 0 they all are. */
 static void n16_batch_norm_moments(const struct op_args *a) {
     struct norm s = norm_of(&a->in[0]);
     const float *x = tensor_f32(&a->in[0]);
@@ -181,7 +181,7 @@ static void n16_batch_norm_sums(const struct op_args *a) {
                      &sum_dy_xmu[c]);
 }
 
-/* `residual` may be NULL; it and `relu` are constants where this is inlined. */
+/* `residual` may be NULL; it and `relu` are constants after inlining. */
 INLINE void norm_apply(const float *x, const float *residual, const int relu, float *y,
                        size_t count, float scale, float shift) {
     vec by = splat(scale), plus = splat(shift);

@@ -1,7 +1,7 @@
 /* Pooling in N16: every pixel is a vector, and all planes (group, channel) are alike. These loops
  * do little arithmetic and are as fast as memory. Each plane is finished before the next begins, so
  * cleared memory is still in the cache when the backward pass adds. For the common 2 x 2 window the
- * size is a constant, so its loops are unrolled; so is whether a relu comes before the pool. */
+ * size is a constant, so its loops are unrolled; the relu before a pool is a constant, too. */
 
 struct pool {
     size_t planes;
@@ -46,7 +46,7 @@ INLINE void clear_uncovered(const struct pool *s, float *dx, int side_by_side) {
     }
 }
 
-/* The value of a pixel of x for the pool: with `relu` its relu. */
+/* The value of a pixel of x for the pool, which is its relu if `relu` is 1. */
 INLINE vec seen(const float *x, const int relu) {
     vec value = load(x);
     return relu ? select_vec(value < 0, splat(0), value) : value;
@@ -57,7 +57,7 @@ INLINE vec through_relu(const float *x, vec dx, const int relu) {
     return relu ? select_vec(load(x) > 0, dx, splat(0)) : dx;
 }
 
-/* The same for a plane of windows that may overlap, once all have added to it. */
+/* The same for a plane, after all windows, which may overlap, have added to it. */
 INLINE void plane_through_relu(const struct pool *s, const float *x, float *dx) {
     for (size_t i = 0; i < plane(s->height, s->width); i += LANES)
         store(dx + i, through_relu(x + i, load(dx + i), 1));
@@ -166,9 +166,9 @@ POOL_KERNEL(backward, avg, 0)
 POOL_KERNEL(forward, max, 1)
 POOL_KERNEL(backward, max, 1)
 
-/* ---- as many windows as asked for ---- */
+/* ---- adaptive pools: a given number of windows ---- */
 
-/* The mean over a window of a plane of x, `width` pixels wide; `x` is at the lane. */
+/* The mean over a window in a plane of x, `width` pixels wide; `x` points to the lane. */
 INLINE vec mean_of_span(const float *x, int width, struct pool_span rows,
                         struct pool_span columns) {
     vec sum = splat(0);
@@ -195,8 +195,8 @@ static void n16_adaptive_avg_pool_forward(const struct op_args *a) {
                                        pool_span(q, s.width, s.out_width)));
 }
 
-/* Adds dy / area to the pixels of a window, or with `alone` 1 writes it: then the window is the
- * whole plane. */
+/* Adds dy / area to the pixels of a window. With `alone` 1 the window is the whole plane, and it
+ * writes instead. */
 INLINE void spread_over_span(const struct pool *s, vec dy, float *dx, struct pool_span rows,
                              struct pool_span columns, const int alone) {
     vec share = dy / splat(pool_area(rows, columns));

@@ -1,12 +1,12 @@
-/* A product of matrices in N16: the fully connected layer and the convolution of 1 x 1 with stride
+/* A matrix product in N16 computes the fully connected layer and the 1 x 1 convolution with stride
  * 1, forward and backward to the data. Its columns are all pixels of all samples:
  *
  *     y[r] = start[r] + sum over s of W(r,s) x[s]        W(r,s) = w[r*by_row + s*by_sum]
  *
  * Neighbouring pixels are neighbours in memory, so a vector is full however few samples a group
  * has; W(r,s) is one number broadcast to all lanes. The two strides serve both passes and both
- * layouts of a weight matrix. A tile is ROWS x VECTORS sums. Its part of x is copied side by side
- * first, since planes of whole pages would all fall into the same few lines of the cache. Sum and
+ * layouts of a weight matrix. A tile is ROWS x VECTORS sums. Its part of x is first copied to
+ * contiguous memory, since planes of whole pages would map to the same few cache lines. Sum and
  * rows are divided into blocks, whose part of w stays in the second-level cache. Every output adds
  * its products in the order of s, one by one. */
 
@@ -19,19 +19,19 @@ struct product {
     float *y;               /* [group][rows][plane] */
     size_t by_row, by_sum;  /* strides of w */
     int rows, sums, groups;
-    int plane; /* floats: of all pixels and samples of a group */
+    int plane; /* floats in all pixels and samples of a group */
 };
 
 /* Some vectors of x and y. */
 struct product_columns {
     float panel[PRODUCT_TERMS * PRODUCT_VECTORS * WIDE] __attribute__((aligned(64)));
     float *y[PRODUCT_VECTORS];  /* in row 0 */
-    int lanes[PRODUCT_VECTORS]; /* WIDE; of the last vector of a plane what is left */
+    int lanes[PRODUCT_VECTORS]; /* WIDE, or what is left in the last vector of a plane */
     int whole;                  /* 1: all have WIDE lanes */
 };
 
-/* Adds terms s0 .. s0 + terms - 1 to rows r .. r + PRODUCT_ROWS - 1 of N vectors. Where fewer rows
- * are left, the last one is computed again. */
+/* Adds terms s0 .. s0 + terms - 1 to rows r .. r + PRODUCT_ROWS - 1 of N vectors. If fewer rows are
+ * left, the last one is computed again. */
 INLINE void product_tile(const struct product *m, const struct product_columns *c, int r, int s0,
                          int terms, const int N, const int WHOLE) {
     wide acc[PRODUCT_ROWS][PRODUCT_VECTORS];
@@ -59,7 +59,7 @@ INLINE void product_tile(const struct product *m, const struct product_columns *
     }
 }
 
-/* Adds the terms to a block of rows of N vectors, of which the first is number `first` of all. */
+/* Adds the terms to a block of rows in N vectors, which begin at vector number `first`. */
 INLINE void product_columns(const struct product *m, struct product_columns *c, int r0, int first,
                             int s0, int terms, const int N) {
     int of_plane = tiles_of(m->plane, WIDE);

@@ -1,9 +1,9 @@
-/* Recurrent layers: the formulas of reference_recurrent.c in float, all samples of a launch a step
- * at a time. The product of a step is that of n16_matmul.inc.h: an element adds its terms in the
- * order of the units, so a sample's bits do not depend on the other samples. W_hh is the same in
- * each step, so its panels are made once.
+/* Recurrent layers, with the formulas of reference_recurrent.c in float. All samples of a launch
+ * advance one step at a time. n16_matmul.inc.h computes the product of a step. An element adds its
+ * terms in the order of the units, so a sample's bits do not depend on the other samples. W_hh is
+ * the same in each step, so its panels are made once.
  *
- * exp, tanh and sigmoid are made of multiply-adds, the same on every instruction set. With x = n ln
+ * exp, tanh and sigmoid consist of multiply-adds, the same on every instruction set. With x = n ln
  * 2 + r, |r| <= ln 2 / 2, e^x = 2^n (1 + p(r)), and p is the series of e^r - 1, whose ninth term is
  * below 2^-30 r. */
 
@@ -11,10 +11,10 @@ struct exponential {
     vec scale, p; /* e^x is scale (1 + p) */
 };
 
-/* Beyond +-80 the result is that of 80, which gives 1 and 0 here, up to rounding. A NaN stays a
+/* Beyond +-80 the result is that for 80, which gives 1 and 0 here, up to rounding. A NaN stays a
  * NaN. */
 INLINE struct exponential exponential_of(vec x) {
-    const float shift = 0x1.8p23f; /* in its last bits a float of this size is an integer */
+    const float shift = 0x1.8p23f; /* the last bit of a float of this size counts integers */
     struct exponential e;
     x = select_vec(x > 80.0f, splat(80), select_vec(x < -80.0f, splat(-80), x));
     vec n = fused(x, splat(0x1.715476p0f), splat(shift)), whole = n - splat(shift);
@@ -47,8 +47,8 @@ INLINE vec tanh_vec(vec x) {
 
 struct recurrence {
     enum recurrent kind;
-    int samples, steps, width, rows, kept, reverse; /* rows: of W_hh; kept: numbers of a step */
-    float *panels, *work;                           /* the scratch: of W_hh; of a step */
+    int samples, steps, width, rows, kept, reverse; /* rows: of W_hh; kept: saved per step */
+    float *panels, *work;                           /* scratch: panels of W_hh; one step */
 };
 
 static struct recurrence recurrence_of(const struct op_args *a, const struct tensor *w, int kept) {
@@ -91,7 +91,7 @@ static void recurrence_product(const struct recurrence *r, const float *a, size_
 
 /* ---- forward ---- */
 
-/* A step of one sample: u is h W_hh^T + b_hh, which already includes the gates except in a GRU. */
+/* A step of one sample. u is h W_hh^T + b_hh, which already includes the gates except in a GRU. */
 INLINE void recurrent_cell(const struct recurrence *r, const float *u, const float *x,
                            const float *before, float *y, float *saved, float *c) {
     size_t width = (size_t)r->width;
@@ -177,7 +177,7 @@ static void fast_recurrent_forward(const struct op_args *a) {
 
 /* ---- backward ---- */
 
-/* A step of one sample, from dh. carry: of c, or of a GRU's h. */
+/* A backward step of one sample, from dh. `carry` is the gradient of c, or of a GRU's h. */
 INLINE void recurrent_cell_backward(const struct recurrence *r, const float *dh_row,
                                     const float *saved, float *carry, float *da, float *du) {
     size_t width = (size_t)r->width;
@@ -214,7 +214,7 @@ INLINE void recurrent_cell_backward(const struct recurrence *r, const float *dh_
     }
 }
 
-/* dfirst at the start of the walk: 0, except for the gradient of the last c. */
+/* Sets dfirst at the start of the walk to 0, except for the gradient of the last c. */
 static void recurrent_carry(const struct recurrence *r, const struct op_args *a) {
     size_t width = (size_t)r->width, states = (size_t)a->out[1].dims[1];
     memset(a->out[1].data, 0, tensor_count(&a->out[1]) * sizeof(float));
@@ -223,8 +223,8 @@ static void recurrent_carry(const struct recurrence *r, const struct op_args *a)
                width * sizeof(float));
 }
 
-/* Between steps the carry of a sample is in dfirst: of h (a GRU) or of c behind it (an LSTM).
- * Scratch: the panels of W_hh, and dh for each sample. */
+/* Between steps dfirst holds the carry of a sample, for h (in a GRU) or, after it, for c (in an
+ * LSTM). Scratch holds the panels of W_hh, and dh for each sample. */
 static void fast_recurrent_backward(const struct op_args *a) {
     struct recurrence r = recurrence_of(a, &a->in[2], a->in[1].dims[2]);
     if (!a->scratch) {

@@ -2,10 +2,10 @@
  *
  *     dw[o][c] = sum over samples and pixels of dy[o] x[c],        at each tap of the filter
  *
- * is a product of matrices, (outputs x samples and pixels) by (samples and pixels x channels). In
- * N16 the samples are innermost, but the sum runs over them. So x is transposed until its channels
- * are innermost: a vector holds the sums of several channels, and a number of dy is broadcast. No
- * lanes have to be added up at the end.
+ * is a matrix product, (outputs x samples and pixels) by (samples and pixels x channels). In N16
+ * the samples are innermost, but the sum runs over them. So x is transposed so that its channels
+ * are innermost. A vector then holds the sums of several channels, and a number of dy is broadcast.
+ * No lanes need to be added at the end.
  *
  * The names are those of the products at any number of `places`, which are the taps here, and the
  * places of n16_winograd_weight.inc.h: du = sum of e v. A block is TRANSPOSED_PIXELS pixels, of
@@ -13,14 +13,14 @@
  * whatever the width of the vectors. Lanes past the segment's end are zero in dy and add
  * nothing. */
 
-enum { WEIGHT_OUTPUTS = ACCUMULATORS >= 28 ? 6 : 3, WEIGHT_VECTORS = 4 }; /* of a register tile */
+enum { WEIGHT_OUTPUTS = ACCUMULATORS >= 28 ? 6 : 3, WEIGHT_VECTORS = 4 }; /* in a register tile */
 
 struct transposed {
     int places, outputs, terms;     /* terms: samples and pixels of this block */
     size_t columns;                 /* channels, rounded up to whole vectors */
-    size_t width;                   /* of a row: at least as many (transposed_width) */
-    size_t v_step, e_step, du_step; /* floats from place to place: never whole pages, which would
-                                     * map all places to the same few lines of the cache */
+    size_t width;                   /* of a row, at least `columns` (transposed_width) */
+    size_t v_step, e_step, du_step; /* floats between places; never whole pages, which would map all
+                                     * places to the same few cache lines */
     float *v;                       /* [places][terms][width] */
     float *e;                       /* [places or 1][outputs][terms] */
     float *du;                      /* [places][outputs][width] */
@@ -43,7 +43,7 @@ static struct transposed transposed_of(const struct conv *conv, int places, int 
     return s;
 }
 
-/* Adds a block to du at one place: of `vectors` vectors of channels from c0 on. */
+/* Adds a block to du at one place, for `vectors` vectors of channels from c0 on. */
 INLINE void transposed_tile(const struct transposed *s, int place, size_t c0, const int VECTORS) {
     int outputs = s->outputs, terms = s->terms;
     const float *v = s->v + place * s->v_step + c0;
@@ -90,7 +90,7 @@ static void transposed_products(struct transposed *s) {
     s->begun = 1;
 }
 
-/* Fills v for one pixel of dy at one tap, with the pixel of x that it reaches, or 0 outside. */
+/* Fills v for one pixel of dy at one tap with the pixel of x that it reaches, or with 0 outside. */
 static void transposed_pixel(const struct transposed *s, const struct conv *conv, const float *x,
                              int tap, int t, int h, int w) {
     float *v = s->v + tap * s->v_step + (size_t)t * GROUP * s->width;
@@ -101,7 +101,7 @@ static void transposed_pixel(const struct transposed *s, const struct conv *conv
     }
     x += ((size_t)h * conv->width + w) * GROUP;
     for (int c = 0; c < conv->channels; c += LANES) {
-        float last[LANES * GROUP]; /* if fewer than LANES channels are left: again the last */
+        float last[LANES * GROUP]; /* repeats the last channel if fewer than LANES are left */
         int whole = c + LANES <= conv->channels;
         for (int i = 0; i < LANES && !whole; i++)
             memcpy(last + i * GROUP,
@@ -113,7 +113,7 @@ static void transposed_pixel(const struct transposed *s, const struct conv *conv
     }
 }
 
-/* The first `count` pixels of dy from number `first` on: v at all taps, and e, which is dy. */
+/* Fills v at all taps, and e, which is dy, for `count` pixels of dy from number `first` on. */
 static void transposed_block(const struct transposed *s, const struct conv *conv,
                              const struct op_args *a, int first, int count) {
     const float *dy[TRANSPOSED_PIXELS];

@@ -1,10 +1,10 @@
 /* Convolution by Winograd's minimal filtering (n16_winograd_transform.inc.h): the forward pass and,
  * with the filters flipped, the backward pass to the data.
  *
- * Tiles are taken some vectors at a time: their v and m stay in the second-level cache while u
- * streams by. A sum goes channel by channel, whatever the tile, the group and the lane. */
+ * A few vectors of tiles are taken at a time, so that their v and m stay in the second-level cache.
+ * A sum goes channel by channel, whatever the tile, the group and the lane. */
 
-/* Sums of a register tile: outputs by vectors of tiles. */
+/* Sums in a register tile: outputs by vectors of tiles. */
 #if ACCUMULATORS >= 28
 #define WINOGRAD_OUTPUTS_OF(T) ((T) > 5 ? 4 : (T) == 5 ? 5 : 6)
 enum { WINOGRAD_OUTPUTS = 6 };
@@ -50,7 +50,7 @@ INLINE void winograd_inputs(const int M, const struct winograd *s, int first, in
     }
 }
 
-/* m of T vectors of tiles at one place: OUTPUTS x T sums at a time. */
+/* m for T vectors of tiles at one place, OUTPUTS x T sums at a time. */
 INLINE void winograd_product(const struct winograd *s, int place, const int OUTPUTS, const int T) {
     const float *u = s->u + (size_t)place * s->c.outputs * s->c.channels,
                 *v = s->v + (size_t)place * winograd_step(s->c.channels, T);

@@ -67,7 +67,7 @@ INLINE void winograd_gradient(const int M, const struct winograd_weight *s, int 
     }
 }
 
-/* The position of tile `t` of the block, which is number `number` over all groups. */
+/* Finds tile `t` of the block, which has number `number` among those of all groups. */
 static void winograd_find(struct winograd_weight *s, const struct op_args *a, int t, int number) {
     const struct conv *conv = s->conv;
     int group = number / s->tiles, tile = number % s->tiles, p = tile / s->tiles_x * s->size,

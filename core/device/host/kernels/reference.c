@@ -1,4 +1,4 @@
-/* The table of the reference kernels: reference_NAME serves the op of that name. */
+/* The table of the reference kernels: reference_NAME computes the op NAME. */
 #include "device/host/kernels/reference.h"
 
 #define REFERENCE_ROW(NAME, name, text) [OP_##NAME] = reference_##name,

@@ -3,7 +3,7 @@
  *
  * Sums of products (convolutions, matrix products, bias gradients) and all of softmax are computed
  * in double and rounded to float once, at the end. The reference's own error is then half a unit in
- * the last place, so a difference that a test finds is the other kernel's. */
+ * the last place, so any larger difference that a test finds is the other kernel's error. */
 #ifndef DEVICE_HOST_KERNELS_REFERENCE_H
 #define DEVICE_HOST_KERNELS_REFERENCE_H
 
@@ -14,7 +14,7 @@ static inline float *element4(const struct tensor *t, int n, int c, int h, int w
     return tensor_f32(t) + (((size_t)n * t->dims[1] + c) * t->dims[2] + h) * t->dims[3] + w;
 }
 
-/* The pixels of window i, if an adaptive pool cuts a side of `from` pixels into `count`. */
+/* The pixels of window i if an adaptive pool cuts a side of `from` pixels into `count` windows. */
 struct pool_span {
     int begin, end;
 };

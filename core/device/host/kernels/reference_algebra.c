@@ -1,6 +1,6 @@
-/* Products of matrices that are both data, sums along a dimension and their gradient, permutations
- * of dimensions, and the gradient of an embedding's table. (The products of layers with parameters
- * are in reference_conv.c and reference_linear.c.) */
+/* Products of two data matrices, sums along a dimension and their gradient, permutations of
+ * dimensions, and the gradient of an embedding's table. (The products of layers with parameters are
+ * in reference_conv.c and reference_linear.c.) */
 #include "device/host/kernels/reference.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Attention by the formulas of device/attention.h, in double. The weights are computed again for
- * each ABREAST columns of a result, so that nothing is kept but these columns' sums. Sums over keys
- * go in the order of the keys, sums over queries in that of the queries. */
+/* Attention with the formulas of device/attention.h, in double. The weights are recomputed for each
+ * ABREAST columns of a result, so that only these columns' sums are kept. Sums over keys follow the
+ * order of the keys, and sums over queries that of the queries. */
 #include "device/attention.h"
 
 #include "device/host/kernels/reference.h"

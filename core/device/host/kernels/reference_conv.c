@@ -1,10 +1,10 @@
-/* Convolution by its formula (a cross-correlation, as in every deep learning library). Channel o of
- * y reads only the channels of its group:
+/* Convolution with its formula (a cross-correlation, as in every deep learning library). Channel o
+ * of y reads only the channels of its group:
  *
  *     y[n][o][p][q] = b[o] + sum over g, ky, kx of w[o][g][ky][kx] * x[n][c][h][v]
  *     c = (o / (O / groups)) G + g,   h = p s - pad + ky d,   v alike
  *
- * with stride s, dilation d and x = 0 outside the picture. Its two gradients are the same sum with
+ * with stride s, dilation d and x = 0 outside the image. Its two gradients are the same sum with
  * the roles changed: dx adds up every product that contains x, dw every product that contains w.
  * Four loops walk over the output, three over the sum. */
 #include "device/host/kernels/reference.h"

@@ -1,7 +1,7 @@
 /* Kernels that work on one element at a time: activations, sums, products, dropout, fill, clipping,
- * the optimizers, the hash, and the change of layout. The position of an element does not matter to
- * most of them, so they take PLAIN and N16 alike. Only dropout must know the element's index in the
- * plain segment, because its mask depends on it. */
+ * the optimizers, the hash, and the change of layout. For most of them the position of an element
+ * does not matter, so they take PLAIN and N16 alike. Only dropout must know the element's index in
+ * the PLAIN segment, because its mask depends on that index. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
-/* LayerNorm and GroupNorm: each row is normalised by itself, in double, and rounded to float once.
+/* LayerNorm and GroupNorm normalise each row separately, in double, and round to float once.
  *
  *     xhat = (x - mean) / sqrt(var + epsilon)      y = w xhat + b
  *     dx   = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + epsilon),   g = w dy
  *     dw   = sum of dy xhat                        db = sum of dy
  *
- * A row's mean and variance are taken in the order of its elements, the sums over rows in the order
+ * A row's mean and variance add in the order of its elements, and the sums over rows in the order
  * of the rows. */
 #include "device/host/kernels/reference.h"
 

@@ -1,8 +1,8 @@
 /* The fully connected layer: y[n][m] = b[m] + sum over k of w(m,k) * x[n][k].
  *
- * The weight matrix is stored as (M,K), as in PyTorch's Linear, or as (K,M), as in a text that
- * writes X @ W. Two strides serve both: w(m,k) = w[m * by_m + k * by_k]. A batch of images counts
- * as (N, C*H*W), so flattening costs nothing. */
+ * The weight matrix is stored as (M,K), as in PyTorch's Linear, or as (K,M), as in a formula X @ W.
+ * Two strides serve both: w(m,k) = w[m * by_m + k * by_k]. A batch of images counts as (N, C*H*W),
+ * so flattening costs nothing. */
 #include "device/host/kernels/reference.h"
 
 struct weight_strides {

@@ -1,5 +1,5 @@
-/* Losses row by row, in double: those by labels are in softmax_rows.inc.h, those between
- * numbers here. A row gets the same bits among any number of rows. */
+/* Computes losses row by row, in double. Losses with labels are in softmax_rows.inc.h, losses
+ * between numbers here. A row has the same bits among any number of rows. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>

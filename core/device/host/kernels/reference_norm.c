@@ -1,5 +1,5 @@
-/* Batch normalisation in steps. Each is its own op, because BatchNorm and SyncBatchNorm
- * differ between the steps:
+/* Batch normalisation in steps. Each step is its own op, because BatchNorm and SyncBatchNorm differ
+ * between the steps:
  *
  *     forward    moments of each segment -> [BatchNorm: each its own | SyncBatchNorm: merged] ->
  *                factors -> y = x * scale + shift
@@ -7,7 +7,7 @@
  *
  * Moments are F64 (3, C): mean, M2 (the sum of the squared distances from the mean) and count, the
  * values of the channel. Count is the same for every channel; it is in the tensor because the
- * merging devices do not know how many samples this one has. Sums are kept in double.
+ * merging devices do not know how many samples this device has. Sums are kept in double.
  *
  * With xmu = x - mean, var = M2 / count and invstd = 1 / sqrt(var + epsilon):
  *

@@ -1,5 +1,5 @@
-/* A margin around an image, or with negative sides a cropped image: the part of y over x is
- * copied row by row, the rest gets the value. The file also joins parts of samples. These ops move
+/* Adds a margin to an image, or crops it if the sides are negative. The part of y over x is copied
+ * row by row, and the rest gets the value. The file also joins parts of samples. These ops move
  * memory in large pieces, in N16 vectors of a group, so faster kernels would gain nothing. */
 #include "device/host/kernels/reference.h"
 

@@ -1,5 +1,5 @@
-/* Gathering rows by an index, and elements at computed indices of a dimension; the gradient of
- * that, and sorting a dimension. There is no fast version: a copy is bound by memory. */
+/* Gathers rows by an index, and elements at computed indices of a dimension, with its gradient; and
+ * sorts a dimension. No fast version exists, because memory limits the speed of a copy. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
 /* Pooling: each window of size[0] x size[1] pixels becomes one pixel, its mean or its maximum.
  * Windows are stride[0] rows and stride[1] columns apart.
  *
- * The backward pass divides the gradient of a mean equally among the pixels of the window, and
- * gives that of a maximum to the first of the equal maxima in row-major order. If windows overlap
+ * The backward pass divides the gradient of a mean equally among the pixels of the window. The
+ * gradient of a maximum goes to the first of equal maxima in row-major order. If windows overlap
  * (stride < size), a pixel gets the sum of its windows' shares; a pixel in no window gets 0. NaN is
- * larger than any number; of several the last one counts, as in PyTorch.
+ * larger than any number, and the last of several NaNs counts, as in PyTorch.
  *
  * With p.pool.relu the op pools the relu of x. */
 #include "device/host/kernels/reference.h"

@@ -1,12 +1,12 @@
-/* Recurrent layers, in PyTorch's words; a = x W_ih^T + b_ih is given, u = h W_hh^T + b_hh:
+/* Recurrent layers, in PyTorch's notation, for a = x W_ih^T + b_ih and u = h W_hh^T + b_hh:
  *
  *     LSTM   i, f, o = sigmoid(a + u), g = tanh(a + u), c = f c + i g, h = o tanh(c)
  *     GRU    r, z = sigmoid(a + u), n = tanh(a_n + r u_n), h = n + z (h - n)
  *     TANH   h = tanh(a + u)            RELU   h = max(a + u, 0)
  *
- * The sums and the functions of them are in double; the results of a step are rounded to float
- * once. Backward walks over the steps from the last to the first. The gradient of h is dy plus the
- * gradient from the next step through w. */
+ * Sums and functions use double; the results of a step are rounded to float once. Backward walks
+ * over the steps from the last to the first. The gradient of h is dy plus the gradient from the
+ * next step through w. */
 #include <math.h>
 
 #include "device/host/kernels/reference.h"

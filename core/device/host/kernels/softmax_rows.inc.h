@@ -1,6 +1,6 @@
-/* Softmax and the losses, row by row and in double from the scores to the row's loss. A row gets
- * the same bits among any number of rows. The row's maximum is subtracted before exp, so no large
- * score overflows:
+/* Softmax and the losses, row by row and in double from the scores to the row's loss. A row has the
+ * same bits among any number of rows. The row's maximum is subtracted before exp, so large scores
+ * do not overflow:
  *
  *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max)), softmax(x) its exp
  *     loss of a row     = -log_softmax(x)[label]       (nll is given log_softmax, cross entropy x)
@@ -12,16 +12,16 @@
  *                         - e / C * sum over j of log_softmax(x)[j]
  *     d loss / d x[j]   = softmax(x)[j] - (1 - e) * (j == label) - e / C
  *
- * With class weights w every -log_softmax(x)[j] above is multiplied by w[j]. A row whose label is
- * ignored has loss 0 and no gradient, whatever its scores are.
+ * With class weights w, each -log_softmax(x)[j] above is multiplied by w[j]. A row whose label is
+ * ignored has loss 0 and no gradient, whatever its scores.
  *
  * A row's weight is step->weight (MEAN), 1 (SUM) or its entry of dloss (NONE). If a sample has
  * several rows, such as the pixels of a label image, MEAN and the sum of losses use the mean over
  * them. A label outside the row gives a NaN loss and NaN gradients instead of a read past the row;
  * the data reader has already refused such labels.
  *
- * Included by reference_loss.c and, for each instruction set, by n16.inc.h: the compiler vectorises
- * the loops over exp. */
+ * reference_loss.c includes this file and, for each instruction set, n16.inc.h does; the compiler
+ * vectorises the loops over exp. */
 #include "device/elementary.h"
 
 /* 1 if the largest score, the first of equals, is the label's. */
@@ -32,7 +32,7 @@ static inline int32_t is_hit(const float *scores, int classes, int label) {
     return best == label;
 }
 
-/* Rows of a sample. */
+/* Rows per sample. */
 static inline int places_of(const struct op_args *a) {
     return a->p.loss.places > 1 ? a->p.loss.places : 1;
 }
@@ -110,13 +110,13 @@ static void row_softmax_backward(const struct op_args *a) {
     }
 }
 
-/* Log-probabilities, of nll_loss, are a log_softmax already. */
+/* nll_loss takes log-probabilities, which are already a log_softmax. */
 static inline struct softmax_row softmax_of_loss(const struct op_args *a, const float *x,
                                                  int classes) {
     return a->p.loss.log_probabilities ? (struct softmax_row){0, 0} : softmax_of(x, classes);
 }
 
-/* The sum over all classes of -log_softmax, each by its weight. */
+/* The sum over all classes of -log_softmax times the class's weight. */
 static inline double smooth_loss(const struct op_args *a, const float *x, int classes,
                                  const struct softmax_row *r) {
     double sum = 0;
@@ -139,7 +139,7 @@ static void row_cross_entropy_forward(const struct op_args *a) {
         int known = labels[i] >= 0 && labels[i] < classes;
         loss[i] = known ? class_weight(a, labels[i]) * (r.log_sum - (x[labels[i]] - r.max)) : NAN;
         if (e != 0) loss[i] = (1 - e) * loss[i] + e / classes * smooth_loss(a, x, classes, &r);
-        if (isnan(loss[i])) loss[i] = NAN; /* whose sign an order of operands decides */
+        if (isnan(loss[i])) loss[i] = NAN; /* the sign of a NaN depends on the order of operands */
         hits[i] = is_hit(x, classes, labels[i]);
     }
 }

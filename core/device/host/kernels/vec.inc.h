@@ -1,16 +1,16 @@
-/* The vector types of the fast path. Included by n16_<isa>.c, which has chosen the instruction set
- * and defined WIDE, the floats in one vector register, and GROUP, the samples of a group.
+/* The vector types of the fast path. n16_<isa>.c includes it after choosing the instruction set and
+ * defining WIDE, the floats in a vector register, and GROUP, the samples in a group.
  *
- * A group of 16 samples is one register of AVX-512, two of AVX2, four of the generic kind.
- * `vec` is one register, or as much of it as a smaller group fills. A kernel treats the PARTS of a
- * group one after another, each as if it were alone. So every lane sees the same operations in the
- * same order whatever the width, and all give the same bits. That also needs a multiply-add that
- * rounds once everywhere: under -ffp-contract=off the compiler never fuses one by itself, so
- * fused() asks for it by name.
+ * A group of 16 samples is one register with AVX-512, two with AVX2, four in the generic code.
+ * `vec` is one register, or the part of it that a smaller group fills. A kernel treats the PARTS of
+ * a group one after another, independently. So every lane sees the same operations in the same
+ * order whatever the width, and all give the same bits. That also needs a multiply-add that rounds
+ * once everywhere. Under -ffp-contract=off the compiler never fuses one by itself, so fused() is
+ * explicit.
  *
  * `wide` is always a whole register: neighbouring pixels or tiles of a small group, or channels. */
 #if WIDE == 16
-#define ACCUMULATORS 28 /* of 32 registers; the rest hold operands */
+#define ACCUMULATORS 28 /* out of 32 registers; the rest hold operands */
 #else
 #define ACCUMULATORS 13 /* of 16 */
 #endif
@@ -46,7 +46,7 @@ INLINE vec load(const float *p) {
     return *(const vec_in_memory *)p;
 }
 
-/* The same, for a vector that several multiply-adds use: it is kept in a register. The compiler
+/* The same for a vector that several multiply-adds use, which stays in a register. The compiler
  * would otherwise load it again as an operand of each, and the loop would wait for these loads. */
 INLINE vec load_once(const float *p) {
     vec v = load(p);
@@ -66,10 +66,10 @@ INLINE vec splat(float s) {
 typedef double two_doubles __attribute__((vector_size(16)));
 typedef int64_t two_words __attribute__((vector_size(16)));
 
-/* a * b + c, rounded once, where the processor may have no instruction for it. As doubles, a * b is
- * exact, and sum + error is all of a * b + c. The sum is rounded to odd: where it is not exact, it
- * is cut off towards 0 and its last bit becomes 1. Rounded to floats, it is what the exact sum
- * would be. A call, because the compiler would take long for a copy at every place. */
+/* a * b + c, rounded once, for processors that may have no instruction for it. In double a * b is
+ * exact, and sum + error is exactly a * b + c. The sum is rounded to odd: if it is not exact, it is
+ * truncated towards 0 and its last bit becomes 1. Rounded to float, it equals the rounded exact
+ * sum. It is a call, because inlining it everywhere would make compiling slow. */
 static __attribute__((noinline)) vec fused(vec a, vec b, vec c) {
     UNROLL for (int i = 0; i < LANES; i += 2) {
         two_doubles x = {a[i], a[i + 1]}, y = {b[i], b[i + 1]}, z = {c[i], c[i + 1]},
@@ -97,7 +97,7 @@ INLINE vec fused(vec a, vec b, vec c) {
 }
 #endif
 
-/* The same of `wide`. */
+/* The same for `wide`. */
 #if LANES == WIDE
 typedef vec wide;
 #define load_wide load
@@ -136,7 +136,7 @@ INLINE wide fused_wide(wide a, wide b, wide c) {
 }
 #endif
 
-/* The first `count` lanes; the others are 0. */
+/* Loads the first `count` lanes; the others are 0. */
 INLINE wide load_some(const float *p, int count) {
     wide v = {0};
     if (count == WIDE) return load_wide(p);
@@ -164,8 +164,8 @@ INLINE vec roots(vec x) {
 }
 
 /* SHUFFLE(a, b, from, d) is the vector whose lane l is lane from(l, d) of a and b together; the
- * lanes of b are numbered from LANES on. Compilers want each index as a constant, hence the
- * macros. Versions of gcc before 12 have only the older builtin. */
+ * lanes of b are numbered from LANES on. Compilers need each index as a constant, hence the macros.
+ * gcc before version 12 has only the older builtin. */
 #if LANES == 16
 #define EACH_LANE(f, d)                                                                       \
     f(0, d), f(1, d), f(2, d), f(3, d), f(4, d), f(5, d), f(6, d), f(7, d), f(8, d), f(9, d), \
@@ -181,7 +181,7 @@ INLINE vec roots(vec x) {
 #define SHUFFLE(a, b, from, d) __builtin_shuffle(a, b, (ivec){EACH_LANE(from, d)})
 #endif
 
-/* load_pairs turns pairs in memory, a b a b ..., into a vector of all a and one of all b;
+/* load_pairs loads pairs in memory, a b a b ..., into a vector of all a and one of all b;
  * store_pairs does the opposite. `half` 1 is the second half of the pairs. */
 #define MEMBER(l, second) (2 * (l) + (second))
 #define PAIRED(l, half) ((l) / 2 + (l) % 2 * LANES + (half)*LANES / 2)
@@ -202,7 +202,7 @@ INLINE vec select_vec(ivec mask, vec a, vec b) {
     return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
 }
 
-/* The sum of a group's lanes in fold order (base/fold.h): of 16, lanes 8 apart, then 4, 2, 1. */
+/* The sum of a group's lanes in fold order (base/fold.h): for 16, lanes 8 apart, then 4, 2, 1. */
 INLINE float sum_of_group(const float *lanes) {
     float s[GROUP];
     memcpy(s, lanes, sizeof s);
