@@ -1,4 +1,4 @@
-/* Elements: the types that collectives move and the operations by which they combine them.
+/* Elements: the types that collectives move and the operations that combine them.
  *
  * A value of 16 bits is combined as a float, and the result is rounded to 16 bits after each
  * operation, so that the fold order determines every bit. Integers wrap around. A minimum or

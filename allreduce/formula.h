@@ -1,4 +1,4 @@
-/* Formulas: how many bytes a collective moves into and out of each rank, without its plan.
+/* Formulas for the bytes that a collective moves into and out of each rank, without its plan.
  *
  * The textbook's formulas hold for parts of equal length. Duet's parts end at multiples of `align`
  * elements, so the last ones may be shorter or empty. Each algorithm therefore has two formulas:
@@ -41,8 +41,8 @@ struct formula {
     int at_most;                /* 1: the textbook's formula is a bound */
 };
 
-/* The formula of `rank` among n ranks and `count` elements, cut at multiples of `align`. With n = 1
- * or count = 0 nothing moves. Returns 0 and a zeroed *out if the algorithm has no formula. */
+/* The formula for `rank` among n ranks and `count` elements, cut at multiples of `align`. With n =
+ * 1 or count = 0 nothing moves. Returns 0 and a zeroed *out if the algorithm has no formula. */
 int formula_of(enum allreduce_algorithm algorithm, int n, int rank, size_t count, size_t align,
                struct formula *out);
 

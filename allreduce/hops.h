@@ -22,7 +22,7 @@
  * To replay a call, start with rank r's input in its DATA (each element already multiplied by the
  * call's scale), or in INPUT for a plan of a process group; all other memory is empty. Carry out
  * the moves in the order of the list, each as a whole. Then every rank's DATA, or OUTPUT, holds its
- * result, up to the roundings of sums: a step that adds the terms of all ranks does so in fold
+ * result, except for the rounding of sums: a step that adds the terms of all ranks adds in fold
  * order (base/fold.h), which the list does not show. */
 #ifndef ALLREDUCE_HOPS_H
 #define ALLREDUCE_HOPS_H
@@ -34,8 +34,8 @@ enum hop_action {
     HOP_REDUCE, /* destination += source */
 };
 
-/* Where a range is in a rank: in a buffer of the plan, or in HOP_SUM, a sum in registers of a rank
- * that adds but does not keep the result. Its offsets are those of the range that is finally
+/* Where a range is on a rank: in a buffer of the plan, or in HOP_SUM, the registers of a rank that
+ * adds but does not keep the result. HOP_SUM's offsets are those of the range that is finally
  * written. */
 enum hop_buffer { HOP_DATA, HOP_SCRATCH, HOP_INPUT, HOP_OUTPUT, HOP_SUM, HOP_BUFFERS };
 const char *hop_buffer_name(enum hop_buffer buffer); /* "data", ...: static storage */

@@ -133,7 +133,7 @@ enum plan_buffer { PLAN_DATA, PLAN_SCRATCH, PLAN_INPUT, PLAN_OUTPUT, PLAN_BUFFER
 enum plan_flag {
     PLAN_READY,  /* I have entered this call; my input may be read */
     PLAN_DONE,   /* I shall not touch your data in this call any more */
-    PLAN_SLICE,  /* ring: this many slices are in my data for you to take */
+    PLAN_SLICE,  /* ring: you may take this many slices from my data */
     PLAN_UP_A,   /* tree A, to the parent: this many slices of my subtree's sum are ready */
     PLAN_UP_B,   /* tree B, to the parent */
     PLAN_DOWN_A, /* tree A, to a child: this many slices of your data hold the result */
@@ -190,7 +190,7 @@ struct plan_config plan_config_default(void);
 struct plan {
     enum collective what;
     enum allreduce_algorithm algorithm; /* for an all-reduce; else AUTO */
-    int windowed; /* 1: from INPUT to OUTPUT, DATA is a window; 0: in place in DATA */
+    int windowed; /* 1: from INPUT to OUTPUT through a window; 0: in place in DATA */
     int n, rank;
     size_t count;            /* elements of the call */
     size_t scratch;          /* elements that the steps use in one half, at most config.scratch */
@@ -219,12 +219,12 @@ void plan_free(struct plan *plan); /* NULL and zeroed are fine */
 int plan_build_all_gather(struct plan *plan, int n, int rank, size_t blocks, size_t block);
 int plan_build_broadcast(struct plan *plan, int n, int rank, size_t count);
 
-/* The order in which ring or tree adds element `at` of `count` over n >= 2 ranks: *piece is the
- * length from there with the same order. ERR_FAILED: another algorithm. */
+/* The order in which ring or tree adds element `at` of `count` over n >= 2 ranks. *piece is the
+ * number of elements from there with the same order. ERR_FAILED: another algorithm. */
 int plan_order(enum allreduce_algorithm algorithm, int n, size_t count, size_t at,
                struct sum_piece *piece);
-/* reduce-scatter in place: n blocks of `block` elements; block r on rank r becomes the sum of block
- * r on all ranks, in fold order. Its other blocks do not change. */
+/* Builds a reduce-scatter in place, with n blocks of `block` elements. Block r on rank r becomes
+ * the sum of block r on all ranks, in fold order. Its other blocks do not change. */
 int plan_build_reduce_scatter(struct plan *plan, int n, int rank, size_t block);
 
 /* The sets of other ranks whose memory a step of `rank` loads from and stores to. A step moves

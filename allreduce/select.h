@@ -1,4 +1,4 @@
-/* Which algorithm is the fastest: formulas for the cost of a call, evaluated with a few figures of
+/* Finds the fastest algorithm with formulas for the cost of a call, evaluated with a few figures of
  * the link between the ranks.
  *
  * The time of a call is flags + bytes. The first term is the number of waits for a flag, one after
@@ -46,7 +46,7 @@ struct allreduce_link allreduce_link_host(int n);
 /* A GPU for each rank, with links between them such as NVLink. */
 struct allreduce_link allreduce_link_gpus(void);
 
-/* One GPU that all ranks share; at_once: under MPS. */
+/* One GPU that all ranks share; at_once is 1 under MPS. */
 struct allreduce_link allreduce_link_shared_gpu(int at_once);
 
 /* GPUs that cannot reach each other: the host's link, with copies to the host's memory and back. */
@@ -57,7 +57,7 @@ double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count,
                       const struct allreduce_link *link);
 
 /* The cheapest algorithm; over 3 or more ranks only among those that add in fold order, unless
- * any_order. n = 1: direct, whose plan is then the scaling only. `text`, which may be NULL, gets
+ * any_order. With n = 1 it is direct, whose plan then only scales. `text`, which may be NULL, gets
  * the choice and its reason in one line. */
 enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
                                           const struct allreduce_link *link, char *text,

@@ -1,4 +1,4 @@
-/* PyTorch's bucket assignment: one walk over the parameters with one comparison each. bucket.h
+/* PyTorch's bucket assignment is one walk over the parameters with one comparison each. bucket.h
  * states the rule. */
 #include "ddp/bucket.h"
 

@@ -3,7 +3,7 @@
  * One allreduce per parameter would pay the start-up cost of a collective for each parameter. A
  * single allreduce for all gradients could not begin before backward ends. Buckets are the
  * compromise. The rule is PyTorch's: walk the parameters in the order in which their gradients
- * become ready; add one, THEN close the bucket if it has reached its limit. So a bucket may be
+ * become ready, add each, THEN close the bucket if it has reached its limit. So a bucket may be
  * larger than its limit (a parameter is never split), and only the last may be smaller.
  *
  *     ready order      9  8  7   6     4   5   3    2       |  1    0
@@ -46,15 +46,15 @@ int bucket_limits(double cap_mb, double first_mb, uint64_t limits[2]);
 /* Assigns `count` of `params` parameters, with bytes[i] each, to buckets in `order` (different
  * numbers from 0 to params-1, copied). The others are frozen. Bucket b closes at limits[b]; buckets
  * past the end of the list close at its last entry (limit_count >= 1). On failure *plan is zeroed.
- * ERR_FAILED: `order` names one twice. ERR_MEMORY: the host's. */
+ * ERR_FAILED: `order` names one twice. ERR_MEMORY. */
 int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, int params, const int *order,
                      int count, const uint64_t *limits, int limit_count);
 
 /* Replaces *plan by the buckets of these parameters. order[trained] is the order in which their
- * gradients become ready, or NULL if it is not known yet. Then all are in one bucket, in the
- * initial order of the arena, with the last parameter first. With find_unused the order may differ
- * in every step, so with order NULL the buckets are cut at once and stay: the walk follows the
- * registration, and the last registered parameters are reduced first. */
+ * gradients become ready, or NULL if it is not known yet. Then one bucket has all, in the initial
+ * order of the arena, the last parameter first. With find_unused the order may differ in every
+ * step, so with order NULL the buckets are cut at once and stay: the walk follows the registration,
+ * and the last registered parameters are reduced first. */
 int buckets_of(struct bucket_plan *plan, const struct param_set *params, const int *order,
                int find_unused, const uint64_t limits[2]);
 

@@ -11,8 +11,8 @@
 struct ddp_buffers;
 
 /* Collective. Shares the arena of `set` with all ranks. *out is NULL if the model has no buffers.
- * `group`: comm_call.group. All are borrowed and must outlive the object. ERR_FAILED: the number or
- * total size of buffers on a rank differs from this rank's. */
+ * `group` is comm_call.group. All arguments are borrowed and must outlive the object. ERR_FAILED:
+ * the number or total size of buffers on a rank differs from this rank's. */
 int ddp_buffers_init(struct ddp_buffers **out, struct comm *comm, struct announcer *group,
                      struct buffer_set *set);
 

@@ -18,10 +18,10 @@
  *     comm                                  '->[allreduce b0].'->[allreduce b1][allreduce b2]
  *
  * Buckets are launched in index order on every rank, whatever the order in which they fill, because
- * a collective must be the same call on all ranks. In the first step nobody knows the order in
- * which gradients become ready, so there is one bucket with all of them, launched after the last
- * gradient. Then all ranks take the ready order that rank 0 saw: they lay out the gradient arena in
- * this order, and cut the buckets from it.
+ * a collective must be the same call on all ranks. In the first step the order in which gradients
+ * become ready is unknown, so one bucket has all of them and is launched after the last gradient.
+ * Then all ranks take the ready order that rank 0 saw: they lay out the gradient arena in this
+ * order, and cut the buckets from it.
  *
  * Sum or mean. The command weights the loss of each sample by 1/B of the global batch, so gradients
  * need only be summed. A program whose loss is a mean over the rank's own samples sets `divide`:
@@ -57,7 +57,7 @@ struct ddp_bucket {
 typedef int ddp_comm_hook(void *context, const struct ddp_bucket *bucket);
 
 struct ddp_config {
-    double bucket_cap_mb, first_bucket_mb; /* MiB; negative: not given; see bucket_limits */
+    double bucket_cap_mb, first_bucket_mb; /* MiB; negative: default; see bucket_limits */
     enum allreduce_algorithm algorithm;
     int any_order; /* 1: over 3 or more ranks `auto` may take ring and tree; other bits */
     int divide;    /* 1: gradients are averaged over the ranks; 0: summed */
@@ -101,8 +101,8 @@ int ddp_gradient_ready(void *ddp, int index); /* a grad_hook */
 /* Collective, before a forward, also in evaluation: copies rank 0's buffers to all ranks. */
 int ddp_broadcast_buffers(struct duet_ddp *ddp, int32_t step);
 
-/* Replaces the allreduce of each bucket. Called once, before the first step, on all ranks alike.
- * ERR_USAGE: no hook, or a second one. ddp_allreduce_hook is the default. */
+/* Replaces the allreduce of each bucket. Called once, before the first step, with the same hook on
+ * all ranks. ERR_USAGE: no hook, or a second one. ddp_allreduce_hook is the default. */
 int ddp_register_comm_hook(struct duet_ddp *ddp, ddp_comm_hook *hook, void *context);
 int ddp_allreduce_hook(void *context, const struct ddp_bucket *bucket);
 
@@ -115,11 +115,11 @@ int ddp_begin(struct duet_ddp *ddp, int32_t step);
 int ddp_finish(struct duet_ddp *ddp);
 
 /* Replaces a step on a rank without input, if config.join is not off. The rank shadows one step of
- * the others, but not the update, with zeros, which are ready at once in the order of the buckets.
- * `forward` replaces the forward pass that the others begin. *active is the number of ranks that
- * had input; if it is 0, nothing was done, and this rank's loop ends. With join all ranks meet on
- * the host in every step. A model whose forward waits for other ranks (SyncBatchNorm) cannot be
- * shadowed. */
+ * the others, except the update. Its gradients are zeros, ready at once in the order of the
+ * buckets. `forward` replaces the forward pass that the others begin. *active is the number of
+ * ranks that had input; if it is 0, nothing was done, and this rank's loop ends. With join all
+ * ranks meet on the host in every step. A model whose forward waits for other ranks (SyncBatchNorm)
+ * cannot be shadowed. */
 int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *context),
                     void *context, int *active);
 

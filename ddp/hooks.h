@@ -14,7 +14,7 @@
 
 struct work;
 
-/* A bucket as hooks see it, and its pending call. */
+/* A bucket in the form for hooks, and its pending call. */
 struct hook_bucket {
     struct duet_bucket seen; /* first, so that a hook's pointer also points here */
     struct duet_tensor gradients;

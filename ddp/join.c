@@ -6,11 +6,11 @@
  *     rank 1           step    step    shadow  shadow    has two
  *     active ranks     2       2       1       1
  *
- * At the beginning of each step the ranks count who has input. A shadow launches the same buckets
- * in the same order, with zeros, and then updates from the sums like everybody else. So all ranks
- * hold the same parameters and the same optimizer state at every step. (PyTorch does not update
- * joined ranks, and at the end broadcasts the parameters of a rank that was active to the last; the
- * momentum of the others stays old. duet_ddp_join does the same at the end.) */
+ * At the beginning of each step the ranks count how many have input. A shadow launches the same
+ * buckets in the same order, with zeros, and then updates from the sums like all other ranks. So
+ * all ranks hold the same parameters and the same optimizer state at every step. (PyTorch does not
+ * update joined ranks, and at the end broadcasts the parameters of a rank that was active to the
+ * last; the momentum of the others stays old. duet_ddp_join does the same at the end.) */
 #include <string.h>
 
 #include "base/error.h"

@@ -3,7 +3,7 @@
  * Shapes are compared first, because all later steps rely on them: values are copied as one arena,
  * and a bucket is a pointer and a count that must mean the same parameters on every rank. Then rank
  * 0's values are copied to all. Each rank has normally drawn the same numbers from the same seed;
- * the broadcast makes them equal even if a rank has read another file or got another seed. */
+ * the broadcast makes them equal even if a rank has a different file or seed. */
 #include "ddp/setup.h"
 
 #include <stdlib.h>

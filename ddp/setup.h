@@ -11,7 +11,7 @@
  * in PyTorch's words: a different number fails on all ranks, a different shape on its own. */
 int ddp_check_shapes(struct comm *comm, const struct param_set *params);
 
-/* Checks options, numbers with names, that must agree on all ranks. ERR_USAGE: one differs. */
+/* Checks that numeric options, given with names, agree on all ranks. ERR_USAGE: one differs. */
 enum { DDP_MOST_OPTIONS = 4 };
 int ddp_check_options(struct comm *comm, const char *who, const char *const *names,
                       const double *mine, int count);

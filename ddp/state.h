@@ -1,5 +1,5 @@
-/* The inside of a ddp, for its files: ddp.c has the step, program.c the calls of duet.h; meet.c and
- * join.c serve steps that may leave out parameters or ranks. */
+/* The inside of a ddp, for its files: ddp.c has the step and program.c the calls of duet.h. meet.c
+ * and join.c handle steps that may leave out parameters or ranks. */
 #ifndef DDP_STATE_H
 #define DDP_STATE_H
 
@@ -13,7 +13,7 @@ struct duet_ddp {
     struct device *device;
     struct duet_params *owner;
     struct param_set *params; /* the owner's */
-    char *used; /* [parameters] the owner's has_grad; after ddp_finish with find_unused 1 if some
+    char *used; /* [parameters] the owner's has_grad; with find_unused, after ddp_finish, 1 if some
                  * rank used it in this step */
     struct ddp_config config;
     struct allreduce *allreduce;
@@ -37,7 +37,7 @@ struct duet_ddp {
     char *is_ready;   /* [parameters] 1: its gradient is ready in this backward */
     char *all_used;   /* [ranks][parameters] 1: the rank used it in this step; with find_unused */
     int source;       /* with join: the last rank that had input in this step */
-    int found_unused; /* 1: some rank has left out some parameter in some step */
+    int found_unused; /* 1: a rank has left out a parameter in some step */
 
     struct grad_reducer reducer; /* called by passes with the owner's parameters */
     int sync_buffers;            /* 1: the next pass begins with rank 0's buffers */
@@ -50,7 +50,7 @@ struct duet_ddp {
 
 /* ---- ddp.c ---- */
 
-/* Every public function and every hook ends with it. It makes a failure that of the job. */
+/* Every public function and every hook ends with it. It turns a failure into the job's failure. */
 int ddp_ended(struct duet_ddp *ddp, int code);
 
 /* Makes an event for each bucket. */

@@ -1,6 +1,6 @@
-/* The order in which DDP adds the gradients of its ranks, for modes that hold all of them in one
- * process: single and DataParallel. They use the buckets that DDP would have, and the allreduce's
- * own order in each (plan_order), so all modes have equal bits with ring and tree, too.
+/* The order in which DDP adds the gradients of its ranks, for single and DataParallel, which hold
+ * all of them in one process. They use the buckets that DDP would have, and the allreduce's own
+ * order in each bucket (plan_order), so all modes also have equal bits with ring and tree.
  *
  *     gradients  ...  W3             W2       b2   W1 ...    as the parameters were registered
  *     buckets    | W3  b2 | W2  W1 ... |                     as they became ready

@@ -33,7 +33,7 @@ struct pieces {
 /* One output of forward, on all devices. Thread r writes [r]. */
 struct output {
     duet_var *root[MAX_DEVICES];     /* on tape[r]: PLAIN, or a loss */
-    const duet_var *on_tape;         /* as gathered, on the caller's tape; NULL: as a tensor */
+    const duet_var *on_tape;         /* the gathered var on the caller's tape; NULL: a tensor */
     int is_loss[MAX_DEVICES];        /* 1: with DUET_MEAN or DUET_SUM; gathered as one number */
     enum reduction how[MAX_DEVICES]; /* for a loss */
     double loss[MAX_DEVICES];        /* value of the loss */
@@ -74,7 +74,7 @@ struct duet_data_parallel {
     void *context;
     int warned_of_scalars, warned_of_chunks; /* 1: the warning was issued */
 
-    /* [0] is the program's, the others are copies. With `shares` all are borrowed, tapes too. */
+    /* [0] is the program's; the others are copies. With `shares` all are borrowed, tapes too. */
     struct duet_params *params[MAX_DEVICES];
     struct duet_tape *tape[MAX_DEVICES];
     int input_grad; /* 1: backward also computes the gradients of the inputs */
@@ -96,8 +96,8 @@ struct duet_data_parallel {
 
 /* ---- program_open.c ---- */
 
-/* Makes one for the replicas of the command: config->params, and a tape for each device, all
- * borrowed. The caller sets m->forward, m->loss and m->context. */
+/* Makes a duet_data_parallel for the command's replicas: config->params, and a tape for each
+ * device, all borrowed. The caller sets m->forward, m->loss and m->context. */
 int data_parallel_around(struct duet_data_parallel **out, struct dp_config *config,
                          duet_tape *const *tapes, struct dp_shares *shares);
 /* Like duet_data_parallel_free. Returns 0 if a thread is lost and everything must stay, else 1. */
@@ -105,13 +105,13 @@ int data_parallel_close(struct duet_data_parallel *m);
 
 /* ---- dp.c ---- */
 
-/* Scatter, replicate, and forward on all replicas; their outputs stay on their devices. x, and with
- * the loss in forward y, are on device 0. */
+/* Runs scatter, replicate, and forward on all replicas, whose outputs stay on their devices. x, and
+ * with the loss in forward also y, is on device 0. */
 int data_parallel_forward(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
                           const duet_tensor *y, int outputs, enum duet_pass pass);
 
-/* Scatter of the outputs' gradients, backward on all replicas, and reduce, which adds the sums to
- * the kept gradients. Without gradients it starts from the losses in forward. */
+/* Runs scatter of the outputs' gradients, backward on all replicas, and reduce, which adds the sums
+ * to the kept gradients. Without gradients it starts from the losses in forward. */
 int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *const *grads, int count,
                            const char *kept);
 

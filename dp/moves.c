@@ -1,4 +1,4 @@
-/* Threads, events and copies of DataParallel; see moves.h. dp.c draws the order of their waits. */
+/* Threads, events and copies of DataParallel; see moves.h. dp.c has a drawing. */
 #include "dp/moves.h"
 
 #include "base/clock.h"

@@ -86,7 +86,7 @@ int dp_on_all_devices(struct dp *dp, enum phase phase, worker_task *part);
  * NULL, device 0 only waits for the output device's enqueued work. */
 int dp_at_output(struct dp *dp, int (*work)(void *context), void *context);
 
-/* ERR_USAGE: not 1 to MAX_DEVICES devices, or the output device is not among them. */
+/* ERR_USAGE: not 1 to MAX_DEVICES devices, or the output device is not one of them. */
 int dp_check_devices(int devices, int output_device);
 
 /* ERR_USAGE, in PyTorch's words: the parameters are not on the first device, or they have a ddp

@@ -1,4 +1,4 @@
-/* Runs a worker with one thread for each device but the first; see worker.h. */
+/* Runs one worker with one thread for each device but the first; see worker.h. */
 #include "dp/worker.h"
 
 #include <stdio.h>

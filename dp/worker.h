@@ -1,8 +1,8 @@
 /* Workers: one thread for each device, started once and used at every step.
  *
  * DataParallel runs the same function on every replica at the same time and then waits for all of
- * them. PyTorch starts new threads for each forward. Here the threads stay: each is a worker of one
- * thread (base/worker.h), and its lock is the only one in DP.
+ * them. PyTorch starts new threads for each forward. Duet keeps the threads: each is a worker with
+ * one thread (base/worker.h), whose lock is the only one in DP.
  *
  * Index 0 is the caller itself, the thread of device 0: a run on W devices starts W - 1 threads. */
 #ifndef DP_WORKER_H
@@ -12,12 +12,12 @@
 
 struct workers;
 
-/* Runs on the thread of index `index`. Returns a code of base/error.h and leaves its text. */
+/* Runs on the thread of index `index`. Returns a code of base/error.h and leaves its message. */
 typedef int worker_task(void *context, int index);
 
-/* `count` (1 .. MAX_DEVICES) indices, so count - 1 threads. The caller waits timeout_s for the
- * others after its own share. A task must end by itself, because its own waits have deadlines. One
- * thread at a time may call the functions below. */
+/* Makes workers for `count` (1 .. MAX_DEVICES) indices, with count - 1 threads. The caller waits
+ * timeout_s for the others after its own share. A task must end by itself, because its own waits
+ * have deadlines. One thread at a time may call the functions below. */
 int workers_init(struct workers **out, int count, double timeout_s);
 
 /* Ends and joins the threads. Returns 1 if all have ended. Returns 0 if one is still in a task
@@ -39,8 +39,8 @@ const char *workers_text(const struct workers *workers, int index);
  * -1: none. */
 int workers_lost(const struct workers *workers);
 
-/* Fails with that code and message, after PyTorch's words for an exception in a replica: "Caught
- * RuntimeError in replica 1 on device 1. " `device` is the device's number. */
+/* Fails with the code and message of that index, after PyTorch's words for an exception in a
+ * replica: "Caught RuntimeError in replica 1 on device 1. " `device` is the device's number. */
 int workers_caught(const struct workers *workers, int index, int device);
 
 #endif

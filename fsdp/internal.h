@@ -28,7 +28,7 @@ struct slots {
     int count;
 };
 
-/* The units in the order in which a pass used them first. */
+/* The units, in the order of their first use in a pass. */
 struct order {
     int *unit;
     int count, capacity;
@@ -115,7 +115,7 @@ int fsdp_open_slots(struct fsdp *f, int kind);
 int fsdp_open_apart(struct fsdp *f, int unit);
 /* Points the parameters to their whole values and gradients. */
 void fsdp_show(struct fsdp *f);
-/* This rank's block in a slot that holds a unit, in its trained or its frozen part. */
+/* This rank's block of the trained or the frozen part of a unit in a slot. */
 float *fsdp_block(const struct fsdp *f, const struct slot *slot, int unit, int frozen);
 
 /* ---- state.c: functions of a sharded param_set ---- */

@@ -1,4 +1,4 @@
-/* duet_fsdp_wrap: shards the parameters of a program. The params own the fsdp object. */
+/* duet_fsdp_wrap shards the parameters of a program. The duet_params owns the fsdp object. */
 #include <stdlib.h>
 
 #include "ddp/setup.h"

@@ -1,4 +1,4 @@
-/* Units: the parameters that are gathered together, and the cut of a unit into shards.
+/* A unit is a set of parameters that are gathered together. This file cuts units into shards.
  *
  *     unit       the parameters of neighbouring layers, one behind the other in one flat buffer,
  *                those that are trained first: FSDP's flat parameter
@@ -8,7 +8,7 @@
  *     shards     | rank 0       | rank 1      | rank 2      |        cut anywhere, also in a weight
  *
  * The trained part and the frozen part are split separately, because only the first has gradients.
- * This file computes with integers only, equal on every rank. */
+ * It computes only with integers, which are equal on every rank. */
 #ifndef FSDP_UNITS_H
 #define FSDP_UNITS_H
 
@@ -49,8 +49,8 @@ static inline size_t fsdp_flat(const struct fsdp_units *u, int unit) {
 int fsdp_units_cut(struct fsdp_units *u, const struct param_set *set, int ranks, const char *words);
 void fsdp_units_free(struct fsdp_units *u);
 
-/* The range of elements of parameter i that `rank` keeps, [*begins, *begins + *count), and returns
- * its offset in the arena of shards. */
+/* Finds the elements of parameter i that `rank` keeps, [*begins, *begins + *count), and returns
+ * their offset in the arena of shards. */
 size_t fsdp_shard_of(const struct fsdp_units *u, const struct param *p, int rank, size_t *begins,
                      size_t *count);
 

@@ -45,7 +45,7 @@ int device_group_init(struct device_group *group, int count, struct device *cons
 /* The streams must be idle. A zeroed or half-built group is fine. */
 void device_group_free(struct device_group *group);
 
-/* From here on device `lead` executes the collectives; its stream waits for everything that the
+/* From now on device `lead` executes the collectives. Its stream waits for everything that the
  * previous leader has enqueued. Called on device 0's thread, while the other threads sleep. */
 int device_group_lead(struct device_group *group, int lead);
 
@@ -53,7 +53,7 @@ int device_group_lead(struct device_group *group, int lead);
 int device_group_ready(struct device_group *group, int r);
 int device_group_follow(struct device_group *group, int r);
 
-/* Called on device 0's thread at the begin and the end of every collective in this folder. */
+/* Called on device 0's thread, around every collective in this folder. */
 int device_group_enter(struct device_group *group);
 int device_group_leave(struct device_group *group);
 

@@ -2,7 +2,7 @@
  * device share. The executor does the additions, in a function on the stream or in a kernel on the
  * root. Private to this folder.
  *
- * A build with CUDA links cuda/reduce.c, one without it cuda/absent.c. */
+ * A build with CUDA links cuda/reduce.c; one without it links cuda/absent.c. */
 #ifndef SCATTER_GATHER_REDUCE_EXECUTOR_H
 #define SCATTER_GATHER_REDUCE_EXECUTOR_H
 
@@ -13,7 +13,7 @@ struct reduce_executor {
      * failure. NULL: nothing to prepare. */
     int (*open)(struct reduce_plan *plan);
 
-    /* Enqueues one piece on the root's compute stream, and charges what crosses devices:
+    /* Enqueues one piece on the root's compute stream, and charges the bytes that cross devices:
      * piece->count floats for each r -> root. Called with count > 0, n > 1. */
     int (*add)(const struct reduce_plan *plan, const struct sum_piece *piece);
 };

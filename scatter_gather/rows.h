@@ -4,7 +4,7 @@
 #define SCATTER_GATHER_ROWS_H
 
 /* offsets[i] = sizes[0] + ... + sizes[i-1] for i = 0..k, so offsets[k] is the sum. Returns 0, or -1
- * if a size is negative or the sum does not fit an int; offsets are undefined then. */
+ * if a size is negative or the sum does not fit an int; then the offsets are undefined. */
 int row_offsets(const int *sizes /* [k] */, int k, int *offsets /* [k + 1] */);
 
 #endif

@@ -1,5 +1,5 @@
 /* Scatter copies each device's rows from the leading device. Rows are contiguous (row-major, batch
- * first), so a share is one copy, and the leading device's own share stays where it is. */
+ * first), so a share is one copy, and the leading device's own share is not moved. */
 #include "base/error.h"
 #include "scatter_gather/scatter_gather.h"
 

@@ -1,5 +1,5 @@
-/* The four collectives of DataParallel, between the leading device, which is device 0 unless
- * device_group_lead says otherwise, and all devices of one process.
+/* The four collectives of DataParallel, between the leading device and all devices of one process.
+ * Device 0 leads unless device_group_lead says otherwise.
  *
  *     scatter                lead -> all   rows of a tensor, sizes[r] of them to device r
  *     gather                 all -> lead   the way back
@@ -7,7 +7,7 @@
  *     reduce_add_coalesced   all -> 0      the sum in fold order (base/fold.h), or in another
  *
  * A step scatters the batch, its labels and dL/dy, gathers the outputs, broadcasts the parameters
- * and reduces the gradients. shards.h has the sharded reduce, where every device adds up a part.
+ * and reduces the gradients. shards.h has the sharded reduce, in which every device adds up a part.
  *
  * All are called on device 0's thread; they enqueue on the leading device's compute stream and
  * return. device_group.h says which events the other threads record before and wait for after. The
@@ -29,7 +29,7 @@
 int scatter(struct device_group *group, const struct tensor *source, const int *sizes,
             void *const *parts);
 
-/* Lays inputs[r] (PLAIN, on device r, sizes[r] rows) one below the other into `output` (on the
+/* Copies inputs[r] (PLAIN, on device r, sizes[r] rows) one below the other into `output` (on the
  * leading device). An input of 0 rows is ignored. The leading device's input may already be at its
  * place in `output`, or where others' rows go, but not across both. ERR_FAILED, in PyTorch's words,
  * if a shape is wrong. */

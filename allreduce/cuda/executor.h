@@ -20,8 +20,8 @@
  *     spin.h  step.h  flag.h           the text of the spin kernel; a step as a sum; loads and
  *                                      stores of flags
  *
- * absent.c is linked in place of all of them in a build without CUDA, nccl_absent.c in place of
- * nccl.c and nccl_library.c where nccl.h was not found. */
+ * A build without CUDA links absent.c in place of all of them. A build without nccl.h links
+ * nccl_absent.c in place of nccl.c and nccl_library.c. */
 #ifndef ALLREDUCE_CUDA_EXECUTOR_H
 #define ALLREDUCE_CUDA_EXECUTOR_H
 

@@ -1,4 +1,4 @@
-/* NCCL's own collectives as an executor: in place, float32, on the communication stream.
+/* An executor that uses NCCL's own collectives, in place, in float32, on the communication stream.
  *
  *     set-up    rank 0 makes a unique id, all ranks learn it by comm_gather, over several
  *               machines by MPI, and all call ncclCommInitRankConfig

@@ -1,5 +1,5 @@
-/* NCCL's functions, loaded at run time: the library is never linked. This file is used only where
- * nccl.h was found. */
+/* NCCL's functions, loaded at run time, since the library is never linked. Only builds that found
+ * nccl.h use this file. */
 #ifndef ALLREDUCE_CUDA_NCCL_LIBRARY_H
 #define ALLREDUCE_CUDA_NCCL_LIBRARY_H
 
@@ -29,8 +29,8 @@ struct nccl_table {
     NCCL_FUNCTIONS(LIBRARY_MEMBER)
 };
 
-/* Fills the table. *version: NCCL's own code, 22809 for 2.28.9. ERR_USAGE: the library is missing,
- * or its major version differs from that of the header at build time. */
+/* Fills the table. *version is NCCL's own code, 22809 for 2.28.9. ERR_USAGE: the library is
+ * missing, or its major version differs from that of the header at build time. */
 int nccl_load(struct nccl_table *nccl, int *version);
 
 #endif

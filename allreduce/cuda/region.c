@@ -1,5 +1,5 @@
-/* A piece is a memfd whose descriptor goes to all ranks. It has no name, so nothing is left when
- * they end. */
+/* A piece is a memfd whose descriptor goes to all ranks. It has no name, so the ranks leave nothing
+ * behind. */
 #include "allreduce/cuda/region.h"
 
 #include <fcntl.h>

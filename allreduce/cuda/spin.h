@@ -16,8 +16,8 @@
  *               waits for rank r's flag of this step
  *     phase 2   all threads move the channel's part of the step (left out if it moves nothing)
  *
- * A barrier ends each phase. So a post comes after the barrier that follows the stores of the data,
- * and the first load of the data comes after the barrier that follows the wait:
+ * A barrier ends each phase. So a post follows the barrier after the stores of the data, and the
+ * first load of the data follows the barrier after the wait:
  *
  *     writer   all threads store | barrier | thread r: st.release.sys of the flag,
  *                                            a fence and then the store into the reader's memory
@@ -48,7 +48,7 @@ enum { SPIN_THREADS = 512 };
 /* Why a rank's kernels end early: the host stopped them, or a wait passed its deadline. */
 enum spin_end { SPIN_FINE, SPIN_STOPPED, SPIN_LATE };
 
-/* A rank's progress. Zero at first; then only the kernels write it. */
+/* A rank's progress. It starts as zero, and only the kernels write it. */
 struct spin_state {
     uint64_t base;   /* added to the epochs of the next call's plan */
     uint64_t calls;  /* calls completed; the parity chooses the half of SCRATCH */
@@ -150,7 +150,7 @@ struct spin_waiting {
     int peer;
 };
 
-/* A wait has passed its deadline. The first of the rank's channels to fail writes the record. */
+/* Reports a wait that passed its deadline. The rank's first channel to fail writes the record. */
 DUET_HD void spin_fail(const struct spin_call *c, const struct spin_rank *me, uint32_t *failed,
                        const struct spin_waiting *w, uint64_t seen) {
     struct spin_page *page = me->page;
@@ -213,7 +213,7 @@ DUET_HD void spin_enter(struct spin_rank *rank, const struct spin_plan *plan,
     shared->failed[0] = shared->failed[1] = u32_load_relaxed(&rank->state.failed);
 }
 
-/* The posts of turn i, the first half of phase 1. Turn `steps` is the last, and only posts. */
+/* Makes the posts of turn i, the first half of phase 1. The last turn, `steps`, only posts. */
 DUET_HD void spin_post_all(struct spin_shared *shared, uint32_t i, uint32_t channel,
                            struct place at) {
     const struct spin_rank *me = &shared->me;
@@ -221,8 +221,8 @@ DUET_HD void spin_post_all(struct spin_shared *shared, uint32_t i, uint32_t chan
         spin_post(me, &shared->step[(i + 2) % 3], channel, (int)r);
 }
 
-/* The pointers and waits of turn i, the second half of phase 1. Threads at the other end of the
- * block, in another warp than those that wait, fetch the next step meanwhile. */
+/* Sets the pointers and waits for turn i, the second half of phase 1. Threads at the other end of
+ * the block, in a different warp, fetch the next step meanwhile. */
 DUET_HD void spin_wait_all(const struct spin_call *c, struct spin_rank *rank,
                            const struct spin_plan *plan, struct spin_shared *shared, uint32_t steps,
                            uint32_t i, uint32_t channel, struct place at) {
@@ -287,9 +287,9 @@ DUET_BLOCK void k_spin(const struct spin_call *c, struct spin_shared *shared, st
 
 /* ---- for the host ---- */
 
-/* The channels of a call of `count` elements, the same on all ranks. Each gets at least about 8
- * granules of the whole, so that even a ring's slices give every channel work, and a small call
- * needs few flags. */
+/* The number of channels in a call of `count` elements, the same on all ranks. Each gets at least
+ * about 8 granules of the whole, so that even a ring's slices give every channel work, and a small
+ * call needs few flags. */
 static inline uint32_t spin_channels(size_t count) {
     size_t wanted = (count + 8 * SUM_GRANULE_ELEMENTS - 1) / (8 * SUM_GRANULE_ELEMENTS);
     return wanted < 1 ? 1 : wanted > CUDA_CHANNELS ? (uint32_t)CUDA_CHANNELS : (uint32_t)wanted;

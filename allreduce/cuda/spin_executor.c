@@ -4,7 +4,7 @@
  *
  * Everything that a launch needs is made before it. The kernel is loaded, and plans are in device
  * memory, copied there outside the stream when a count is first used. Nothing is allocated or
- * loaded while a kernel may spin, because that would wait for the GPU, and the GPU for a peer.
+ * loaded while a kernel may spin, because that waits for the GPU, which waits for a peer.
  *
  * Kernels of the compute stream run at the same time: 32 blocks of 512 threads are a fraction of a
  * GPU. If other kernels run first, channels start late; those kernels never wait for Duet's. */

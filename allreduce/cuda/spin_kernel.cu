@@ -1,5 +1,5 @@
-/* The spin kernel on the GPU, and its launch; the kernel's text is spin.h. A block has 512 threads
- * of at most 64 registers, so a multiprocessor holds two. */
+/* The spin kernel on the GPU, and its launch; spin.h has the kernel's source. A block has 512
+ * threads with at most 64 registers, so a multiprocessor holds two. */
 #include "allreduce/cuda/spin_kernel.h"
 
 static __global__ void __launch_bounds__(SPIN_THREADS, 2)

@@ -1,4 +1,4 @@
-/* GPUs that cannot reach each other's memory (no peer access): a call is staged in host memory that
+/* If GPUs cannot reach each other's memory (no peer access), a call is staged in host memory that
  * all ranks share.
  *
  *     stream    copies the call's data to this rank's pinned piece
@@ -12,8 +12,8 @@
  * more, so neither its copy back nor the next call's copy in can collide with a peer.
  *
  * The plan runs in a function that CUDA calls when the stream reaches it (cudaLaunchHostFunc). It
- * waits for flags as a rank of emulated devices does, with the deadline, the abort word and the
- * same messages. Its error is kept here, where the waits of the device find it; the stream itself
+ * waits for flags like a rank of emulated devices, with the deadline, the abort word and the same
+ * messages. This file keeps its error, which the waits of the device find; the stream itself
  * continues. Ranks may also share a GPU, since no kernel waits for another rank. */
 #include "allreduce/cuda/executor.h"
 

@@ -1,4 +1,4 @@
-/* How stepwise and spin read a plan: the position of a flag, and a step as a sum
+/* How stepwise and spin read a plan: the position of a flag, and a step in the form of a sum
  * (device/cuda/kernels/sum.h). This code is compiled for the host and for GPUs;
  * tests/allreduce/test_channels.c runs it on the host with every plan.
  *

@@ -11,9 +11,9 @@
  * takes here. Every other plan runs too, with a kernel for each step.
  *
  * Order. A stream posts a flag after all its earlier work, so a peer that sees the flag also sees
- * the data (device/cuda/flag.h). A kernel starts after the stream's waits, so it reads no data from
- * before them. The next call's operations follow this call's on the same stream, so the three rules
- * of plan.h hold as they do for a thread on the host. */
+ * the data (device/cuda/flag.h). A kernel starts after the stream's waits, so it reads no older
+ * data. The next call's operations follow this call's on the same stream, so the three rules of
+ * plan.h hold as they do for a thread on the host. */
 #include "allreduce/cuda/executor.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Ranks on GPUs try the paths between their GPUs. */
+/* Ranks on GPUs test the paths between their GPUs. */
 #ifndef ALLREDUCE_CUDA_TRIAL_H
 #define ALLREDUCE_CUDA_TRIAL_H
 

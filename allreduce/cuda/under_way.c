@@ -1,4 +1,4 @@
-/* The ring of calls in flight; under_way.h says what it is for. */
+/* The ring of calls in flight; under_way.h explains its purpose. */
 #include "allreduce/cuda/under_way.h"
 
 #include <stddef.h>

@@ -1,10 +1,10 @@
 /* The calls in flight on one rank's stream, as the host sees them. Every executor of GPUs keeps
  * one such ring.
  *
- * How far the host may run ahead. A launch into a stream whose queue is full blocks inside the
- * driver, which has no deadline. The queue does not empty while the stream waits for a rank that
- * never answers. So the host runs at most a few steps ahead. Before it enqueues more, it waits
- * here, where the wait can be interrupted.
+ * How far the host may run ahead. If a stream's queue is full, a launch blocks inside the driver,
+ * which has no deadline. The queue does not empty while the stream waits for a rank that never
+ * answers. So the host runs at most a few steps ahead. Before it enqueues more, it waits here,
+ * where the wait can be interrupted.
  *
  * Which peer is awaited. A stream that waits does not say why, and CUDA knows nothing of peers. So
  * while the host waits for its device, it now and then checks whether the stream has reached the
@@ -63,7 +63,7 @@ struct cuda_calls_ops {
     /* Satisfies all waits of this rank after the job has failed. It may be called repeatedly. */
     void (*release)(struct cuda_calls *calls);
 
-    /* 1 once only the stream is still to be awaited. NULL: always. */
+    /* 1 once the stream is all that remains to be awaited. NULL: always. */
     int (*is_released)(struct cuda_calls *calls);
 };
 

@@ -1,4 +1,4 @@
-/* Writes on the service stream, and waits for them with the device's deadline. */
+/* Writes on the service stream, and waits for the writes with the device's deadline. */
 #include "allreduce/cuda/upload.h"
 
 /* Waits for what was enqueued, which gave `error`. The caller holds service_lock; it is unlocked

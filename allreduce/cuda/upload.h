@@ -1,4 +1,4 @@
-/* Device memory written outside the calls' stream: zeroed flags, and plans. It uses the device's
+/* Writes device memory outside the calls' stream: zeroed flags, and plans. It uses the device's
  * service stream, which never waits for another rank, so it works even while the stream of the
  * calls waits. */
 #ifndef ALLREDUCE_CUDA_UPLOAD_H

@@ -21,8 +21,8 @@ struct host_ranks {
      * `differs` returns the error when a call with another signature has shown a slot. */
     int (*differs)(void *context, int peer);
 
-    /* For messages to one rank, its TAKEN flag when last read. Reading it fetches the flag from the
-     * other rank's core, so that happens only when all slots are full. NULL: it is read each
+    /* For messages to one rank: the last value read from its TAKEN flag. A read fetches the flag
+     * from the other rank's core, so it happens only when all slots are full. NULL: it is read each
      * time. */
     uint64_t *taken;
 
@@ -48,7 +48,7 @@ struct host_slot {
     uint64_t signature, more; /* from the call that posted the flag */
 };
 
-/* Bytes of one rank's flags. An emulated device has host memory. */
+/* Bytes of one rank's flags. */
 size_t host_flags_bytes(int n);
 int host_clear(struct device *device, void *flags, size_t bytes);
 
@@ -56,7 +56,7 @@ int host_clear(struct device *device, void *flags, size_t bytes);
  * leaves the buffers half done. */
 int host_execute(const struct host_ranks *ranks, const struct executor_call *call);
 
-/* The three moves, element by element the same bits as the tests' reference_step:
+/* The three moves, whose elements have the bits of the tests' reference_step:
  *
  *     copy     every dest = source * scale
  *     reduce   every dest = own * own_scale + source * source_scale

@@ -6,8 +6,8 @@
  * loops are in move.inc.h and are compiled for three sets of vector instructions; the widest set
  * that the processor has runs.
  *
- * All sets give the same bits. Each lane does what the plain loop does, and with -ffp-contract=off
- * a product is rounded before it is added, both in the vectors and in the remaining elements.
+ * All sets give the same bits. Each lane does the same as the scalar loop. With -ffp-contract=off a
+ * product is rounded before it is added, both in vectors and in the remaining elements.
  *
  * If a copy's destination is longer than the caches, stores that bypass them are faster. A normal
  * store first reads the line that it overwrites, and evicts another line that is still needed. */

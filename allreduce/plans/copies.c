@@ -1,6 +1,6 @@
 /* The two collectives that only copy: all-gather and broadcast. SyncBatchNorm uses the first to
  * gather the statistics of all ranks; DDP uses the second to send rank 0's buffers to all. Nothing
- * is added, so elements arrive bit for bit, whatever they mean. Two of them may be one double.
+ * is added, so elements arrive bit for bit, whatever they mean. Two elements may be one double.
  *
  *     all-gather, 2 ranks, 4 blocks             broadcast
  *     rank 0   [0][ ][2][ ]                     rank 0 [a b c] ---> rank 1, rank 2

@@ -16,9 +16,9 @@
  *   ready, epoch 1    each rank    each other   my data holds my input: your column of it is yours
  *   done,  epoch 1    each rank    each other   my column is done: I shall not touch your data
  *
- * Early overwriting. Nobody touches a rank's data before that rank is in the call (ready), and a
- * rank leaves when all others are done with its data. A rank posts done after it has awaited
- * every ready, so a rank that leaves knows that all have entered. */
+ * Early overwriting. No rank accesses another's data before that rank is in the call (ready), and a
+ * rank leaves when all others are done with its data. A rank posts done after it has awaited every
+ * ready, so a rank that leaves knows that all have entered. */
 #include "allreduce/plans/steps.h"
 
 void plan_direct(struct plan *plan, const struct plan_config *config) {

@@ -17,8 +17,8 @@
  *   ready, epoch 1    each rank r > 0   rank 0            r's data may be read and written
  *   done,  epoch 1    rank 0            each rank r > 0   r's data holds the sum and is left alone
  *
- * Early overwriting. Only rank 0 touches anybody's data, between ready and done. A rank r > 0 posts
- * ready of the next call after it has seen done of this one. */
+ * Early overwriting. Only rank 0 accesses other ranks' data, between ready and done. A rank r > 0
+ * posts ready of the next call after it has seen done of this one. */
 #include "allreduce/plans/steps.h"
 
 void plan_fused(struct plan *plan, const struct plan_config *config) {

@@ -16,9 +16,9 @@
  *   ready, epoch 1    each rank r > 0   rank 0            r's data may be read and written
  *   done,  epoch 1    rank 0            each rank r > 0   r's data holds the sum and is left alone
  *
- * Early overwriting. Only rank 0 touches anybody's data, between ready and done, one step after
- * another; its scratch is its own. A rank r > 0 leaves after done, and posts ready of the next call
- * after that. */
+ * Early overwriting. Only rank 0 accesses other ranks' data, between ready and done, one step after
+ * another; no other rank uses its scratch. A rank r > 0 leaves after done, and posts ready of the
+ * next call after that. */
 #include "allreduce/plans/steps.h"
 #include "base/fold.h"
 

@@ -1,5 +1,5 @@
 /* reduce-scatter: each rank gets one block of the sum. It is the first half of direct (direct.c):
- * column r is added up by rank r, which keeps it.
+ * rank r adds up column r and keeps it.
  *
  *                block 0   block 1   block 2
  *     data 0    [  x0   ] [  x0   ] [  x0   ]       rank 1 reads column 1 of all rows, adds

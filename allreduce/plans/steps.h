@@ -19,8 +19,8 @@ struct range {
     size_t offset, length;
 };
 
-/* Part i of `parts` of `whole`. All parts have the same length, a multiple of align, except the
- * last non-empty one, which takes the rest; parts after it are empty. */
+/* Part i of `whole`, cut into `parts` parts. All have the same length, a multiple of align, except
+ * the last non-empty one, which takes the rest; parts after it are empty. */
 struct range range_part(struct range whole, int parts, int i, size_t align);
 
 /* Piece i of `whole`, which is cut into pieces of `length` elements; the last may be shorter. */

@@ -16,7 +16,7 @@
  * The shape of tree A follows from the bits of the rank. A rank whose lowest set bit is b is at the
  * height of b. Its parent has bit b cleared and the next higher bit set; if no such rank exists,
  * only bit b is cleared. Tree B is the mirror image of A for even n. For odd n a mirror would map
- * the middle rank onto itself, so there every rank takes the role of its left neighbour.
+ * the middle rank onto itself, so for odd n every rank takes the role of its left neighbour.
  *
  * Up, slice by slice: a parent reads its children's sums in place, in the children's data, and adds
  * them to its own. Down, slice by slice: a parent writes the result into its children's data. The

@@ -1,4 +1,4 @@
-/* Words the same advice for programs and for the command; see advice.h. */
+/* Gives the same advice in words for programs and for the command; see advice.h. */
 #include "base/advice.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Advice about errors. Messages of the library end with one of these texts, which name functions.
- * For a user of the command the text names the option instead. */
+ * For users of the command, the text names the option instead. */
 #ifndef BASE_ADVICE_H
 #define BASE_ADVICE_H
 

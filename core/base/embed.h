@@ -1,4 +1,4 @@
-/* Puts a file of this tree into the program: SYMBOL[] is its content and a zero byte. The assembler
+/* Embeds a file of this tree in the program: SYMBOL[] is its content and a zero byte. The assembler
  * copies it into the constant data, so the program has it wherever it is installed, and a build
  * needs no other tool. The compiler does not know of the file, so the Makefile says which object
  * has it. */

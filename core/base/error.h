@@ -1,6 +1,6 @@
 /* Errors: library code returns a code, and only main exits.
  *
- * A function that can fail returns OK (0) or one of the codes below, and leaves one line of text
+ * A function that can fail returns OK (0) or one of the codes below, and leaves a one-line message
  * for the user by calling fail(): "what failed: which value: what to do". Each thread has its own
  * message, as it has its own errno; this is Duet's only thread-local variable. A thread that must
  * report its failure to another thread keeps it in a struct failures that both can read.

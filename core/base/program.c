@@ -1,4 +1,4 @@
-/* Errors, time and random numbers. The public error codes equal the internal ones. */
+/* Errors, time and random numbers for programs. The public error codes equal the internal ones. */
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -2,10 +2,10 @@
  * weights and the same shuffles. This file has the engine (MT19937) and PyTorch's rules for
  * converting its 32-bit words to floats.
  *
- * An rng is a plain value: copy it to save its position, and give each thread its own. None of
- * these functions can fail or allocates. Sources: the MT19937 paper (Matsumoto, Nishimura 1998),
- * and PyTorch observed as a black box (the official 2.15 package on AVX2 and AVX-512);
- * tests/golden/make_rng.py repeats the observation. */
+ * An rng is a plain value: copy it to save its position, and give each thread its own. No function
+ * here fails or allocates. Sources: the MT19937 paper (Matsumoto, Nishimura 1998), and PyTorch
+ * observed as a black box (the official 2.15 package on AVX2 and AVX-512); tests/golden/make_rng.py
+ * repeats the observation. */
 #ifndef BASE_RANDOM_H
 #define BASE_RANDOM_H
 

@@ -1,7 +1,7 @@
 /* Threads of the library inside a program. Signals are for the program's own threads, because a
  * handler must not run in a thread that it does not know. And if a thread blocks signals for a
  * moment to finish its work (base/files/atomic_file.c), another thread must not take the signal and
- * end the process. So library threads block all signals but those for crashes from the start. */
+ * end the process. So library threads block all signals but those for crashes. */
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
 
@@ -11,8 +11,8 @@
 /* pthread_create with these signals blocked in the new thread. Returns 0 or an errno value. */
 int thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
-/* A condition on the clock of base/clock.h, and a wait until `deadline` (ns on that clock), which
- * may return early. 1: the deadline has passed. */
+/* Opens a condition on the clock of base/clock.h, and waits until `deadline` (ns on that clock), or
+ * not so long. Returns 1 if the deadline has passed. */
 void cond_open(pthread_cond_t *cond);
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
 

@@ -27,11 +27,11 @@ enum task_state { TASK_IDLE, TASK_GIVEN, TASK_RUNNING, TASK_ENDED };
 
 /* A zeroed task with its first two fields set can be given, and again after it has ended. */
 struct task {
-    int (*run)(void *context); /* returns a code of base/error.h and leaves its text */
+    int (*run)(void *context); /* returns a code of base/error.h and leaves its message */
     void *context;
     enum task_state state;  /* the worker owns this field and all that follow */
     int by_waiter;          /* 1: it runs, or ran, in a caller that waits for it */
-    struct failures result; /* its code and text, once it has ended */
+    struct failures result; /* its code and message, once it has ended */
     struct task *next;
 };
 

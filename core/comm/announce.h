@@ -7,7 +7,7 @@
 
 #include "comm/comm.h"
 
-/* A call that a rank has begun; the fields are those of struct comm_call. */
+/* A call that a rank has begun. The fields are those of struct comm_call. */
 enum { ANNOUNCED = 64 }; /* the last calls of a rank that are kept */
 struct announced_call {
     char collective[24], what[48];

@@ -1,5 +1,5 @@
-/* The board: the one piece of memory that a job shares. It is a memfd that the launcher creates and
- * that every rank maps. All of it starts as zero. The writers:
+/* The board is the one piece of memory that a job shares, a memfd that the launcher creates and
+ * every rank maps. All of it starts as zero. The writers:
  *
  *   abort     the rank or launcher that first notices a failure; once    read in every wait
  *   cards[r]  rank r (pid, and start_errno before its main runs)       read by launcher and peers
@@ -10,8 +10,8 @@
  *   asked     the launcher, once                                       stop.c
  *   looked, stop_at   rank 0                                           stop.c
  *
- * Atomic variables shared between processes are touched by the __atomic built-ins only. The other
- * fields are written before a store-release and read after the matching load-acquire. */
+ * Only the __atomic built-ins access atomic variables that processes share. The other fields are
+ * written before a store-release and read after the matching load-acquire. */
 #ifndef COMM_BOARD_H
 #define COMM_BOARD_H
 

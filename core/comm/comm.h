@@ -59,7 +59,7 @@ int comm_open(struct comm **out, const struct comm_options *options);
 int comm_imagine(struct comm **out, int rank, int world);
 int comm_is_imagined(const struct comm *comm); /* 0 for NULL */
 
-/* Takes the code that comm_open returned. 1 if the launcher knows of the failure and prints it. */
+/* Takes comm_open's code. 1 if the launcher knows of the failure and prints it. */
 int comm_open_was_reported(int code);
 
 /* Leaves the job properly: from now on the peers do not treat this rank's end as a failure. It does
@@ -141,8 +141,8 @@ struct comm_flag {
     uint32_t pad[29];
 };
 
-/* What a wait is for, so that its error message can say it. The message leaves out what is NULL or
- * negative. */
+/* What a wait is for, so that its error message can say it. The message leaves out members that are
+ * NULL or negative. */
 struct comm_wait_reason {
     const char *collective; /* "allreduce" */
     int bucket;
@@ -163,9 +163,9 @@ struct comm_wait_reason {
     void *context;
 };
 
-/* Returns OK once flag->epoch >= epoch. What the poster wrote before it posted is then visible.
- * Spins for a few microseconds if every rank has its own core, then sleeps. reason may be
- * NULL. ERR_TIMEOUT: "rank 1: allreduce bucket 3 step 118: no word from rank 2 after 300 s". */
+/* Returns OK once flag->epoch >= epoch. The poster's writes before the post are then visible. Spins
+ * for a few microseconds if every rank has its own core, then sleeps. reason may be NULL.
+ * ERR_TIMEOUT: "rank 1: allreduce bucket 3 step 118: no word from rank 2 after 300 s". */
 int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
                    const struct comm_wait_reason *reason);
 
@@ -198,7 +198,7 @@ struct wait {
     const uint64_t *epoch;
     uint64_t target;
     /* The deadline counts time spent waiting, not wall time: it charges at most one second between
-     * two polls, so a job that Ctrl-Z stopped for an hour goes on. */
+     * two polls, so a job survives an hour of Ctrl-Z. */
     int64_t last_poll; /* in ns, from now_ns() */
     int64_t left, all; /* ns until the deadline, now and at the start */
     int shown, warned; /* whereabouts.c: the card shows this wait; it has warned */

@@ -6,7 +6,7 @@
  * about 7 us; on two cores it costs less than 1 us.
  *
  * So each rank records the core on which it last had to wait. If ranks find themselves on one core
- * repeatedly, and another allowed core has at least two ranks less, the rank with the highest
+ * repeatedly, and another allowed core has at least two fewer ranks, the rank with the highest
  * number moves there: it restricts its own thread to that core for a moment and then restores the
  * set of allowed cores, so nothing stays bound.
  *

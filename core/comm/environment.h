@@ -15,8 +15,8 @@ struct place {
 int read_place(struct place *out, const char *advice);
 int read_place_anywhere(struct place *out, const char *advice); /* several machines are fine */
 
-/* 1: the environment numbers this process or the ranks, so another program has started it as one of
- * them. If only one of the two numbers is set, read_place names the other. */
+/* 1: the environment has a rank or a number of ranks, so another program started this process as a
+ * rank. If only one of the two is set, read_place names the other. */
 int environment_is_of_a_rank(void);
 
 /* 1: mpirun or srun started this process, so its ranks may meet through MPI. */

@@ -1,13 +1,13 @@
 /* Flags tell another process that data are ready.
  *
  * A flag holds a 64-bit epoch. One writer raises it; waiters wait until it is >= the epoch that
- * they need. It never decreases, so there is no reset that could race with a waiter. The writer's
- * stores before comm_post_flag are visible to a waiter after comm_wait_flag (release, acquire).
+ * they need. It never decreases, so no reset can race with a waiter. The writer's stores before
+ * comm_post_flag are visible to a waiter after comm_wait_flag (release, acquire).
  *
  * Sleeping. A futex compares 32 bits, so waiters sleep on the low 32 bits of the epoch. (On a
  * little-endian processor these are its first four bytes; an assertion below requires that.) The
- * kernel puts a waiter to sleep only if these bits still are what the waiter last saw. Waiters
- * announce themselves in `sleepers`, so that a writer makes no system call when nobody sleeps:
+ * kernel puts a waiter to sleep only if these bits are still those that it last saw. Waiters
+ * announce themselves in `sleepers`, so that a writer makes no system call if no waiter sleeps:
  *
  *     writer                                waiter
  *     W1  epoch = e                         R1  sleepers += 1
@@ -24,8 +24,8 @@
  * one slice of wait.c too long.
  *
  * A light post (comm_post_flag_light) is W1 and W2 without any fence between them. W1 may stay in
- * the store buffer until the flag's cache line has arrived, while the writer continues. Then the
- * waiter pays for both. Between R1 and R2 it makes the kernel run a fence on every processor that
+ * the store buffer until the flag's cache line has arrived, while the writer continues. The waiter
+ * then pays for both: between R1 and R2 it makes the kernel run a fence on every processor that
  * runs a rank (membarrier). If this fence is after the writer's W1, R2 sees W1; if it is before, W2
  * is after R1 and sees the sleeper. If the kernel has no such call, all posts have their fence.
  *

@@ -18,9 +18,9 @@ struct offer {
 struct process {
     pid_t pid;     /* 0: not started */
     int socket;    /* the launcher's end; -1: closed */
-    int pidfd;     /* -1: the kernel offers none; the loop then looks every few milliseconds */
-    int ended;     /* it stays a zombie until the job is over: its id cannot be reused */
-    int signalled; /* the launcher has sent it a signal: its exit status means nothing */
+    int pidfd;     /* -1: the kernel has none; the loop then checks every few milliseconds */
+    int ended;     /* it stays a zombie until the job is over, so its id is not reused */
+    int signalled; /* the launcher sent it a signal, so its exit status means nothing */
     int exit_code; /* once it has ended; 0 if a signal ended it */
     int signal;    /* the signal that ended it, else 0 */
 
@@ -62,7 +62,7 @@ struct job {
 /* launch.c: initialises a zeroed job. */
 void job_begin(struct job *job, const struct launch *launch);
 
-/* start.c: makes one process per rank. On an error some may be running. */
+/* start.c: makes one process per rank. After an error some may be running. */
 int start_ranks(struct job *job);
 
 /* serve.c: the rendezvous. serve_ranks sleeps for at most timeout_ms until a rank sends or ends or
@@ -71,7 +71,7 @@ int serve_ranks(struct job *job, int timeout_ms);
 void serve_late_signal(struct job *job); /* called once all ranks have ended */
 void serve_stop(struct job *job);
 
-/* end.c: notices which ranks have ended, then begins and drives the end of the job. */
+/* end.c: notices ranks that have ended, and ends the job in stages. */
 int watch_processes(struct job *job);                                /* returns how many run */
 void end_job(struct job *job, int rank, int code, const char *text); /* the first call wins */
 void pass_on_signal(struct job *job, int signal);                    /* if grace_s is set */

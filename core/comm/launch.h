@@ -1,14 +1,13 @@
 /* The launcher: starts one process per rank, serves their rendezvous, and ends them all.
  *
- * Nothing of a job has a name. Each rank inherits one end of a socket pair and one memfd, so there
- * is no port and no file in /dev/shm, nothing is left behind, and two jobs cannot meet.
+ * Nothing in a job has a name. Each rank inherits one end of a socket pair and one memfd, so a job
+ * needs no port and no file in /dev/shm, leaves nothing behind, and cannot meet another job.
  *
  * The first failure ends the job. The abort word is set; the ranks get half a second to leave by
  * themselves, then SIGTERM, then SIGKILL, all within a second. SIGINT, SIGTERM and SIGHUP to the
  * launcher end the ranks in the same way, unless grace_s is set. If the launcher itself is killed,
  * the kernel kills the ranks (PR_SET_PDEATHSIG). The kernel ties that signal to the THREAD that
- * forked the ranks; that thread stays in launch_ranks until all of them have ended, so the tie
- * holds. */
+ * forked the ranks. That thread stays in launch_ranks until all of them have ended. */
 #ifndef COMM_LAUNCH_H
 #define COMM_LAUNCH_H
 

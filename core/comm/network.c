@@ -1,4 +1,4 @@
-/* What differs in a job on several machines from one with shared memory; see network.h. */
+/* The functions that differ in a job on several machines, without shared memory; see network.h. */
 #include "comm/network.h"
 
 #include <pthread.h>

@@ -2,10 +2,10 @@
  * interface between comm/ and that folder.
  *
  * Each rank then has its own board. About ten times per second a thread of the network sends this
- * rank's card to the others, a heartbeat, and writes theirs to the cards of this board. So waits
- * check cards, the abort word and which ranks have left as on one machine, at most a tenth of a
- * second late. A rank has failed if no heartbeat arrives during the job's timeout: its machine, its
- * link or its process has stopped. */
+ * rank's card to the others as a heartbeat, and writes their cards to this board. So waits check
+ * cards, the abort word and ranks that have left as on one machine, at most a tenth of a second
+ * late. A rank has failed if no heartbeat arrives during the job's timeout: its machine, its link
+ * or its process has stopped. */
 #ifndef COMM_NETWORK_H
 #define COMM_NETWORK_H
 

@@ -17,7 +17,7 @@ struct comm {
     int rank, world;
     int64_t timeout_ns;  /* deadline of each wait */
     int64_t warn_ns;     /* a wait this long is reported */
-    int spin;            /* every rank has its own core, so a short spin beats a sleep */
+    int spin;            /* every rank has its own core, so spinning briefly beats sleeping */
     int64_t crowded;     /* until then other programs use its core and waits do not yield */
     int light;           /* 1: every rank runs fences that another one requests: flag.c */
     int socket;          /* to the launcher, or to rank 0 in a job without one */

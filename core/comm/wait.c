@@ -1,4 +1,4 @@
-/* Waits with a deadline. This file has the checks of every wait between two sleeps.
+/* The checks that every wait with a deadline makes between two sleeps.
  *
  * A waiter must not outlive the failure of a peer, yet a peer that fails cannot wake the waiters
  * (it may be dead). So a waiter sleeps for one slice at most. After each slice it checks the abort

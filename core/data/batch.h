@@ -20,18 +20,18 @@
 #include "base/limits.h"
 #include "base/segment.h"
 
-/* A batch: the samples of one training step or one evaluation, as the loader hands them out and as
- * a replica, DP and DDP take them. For a replica and for a rank of DDP it holds the samples of
- * that one device; for DP it holds those of all devices, device 0's first.
+/* A batch holds the samples of one training step or one evaluation, as the loader returns them and
+ * a replica, DP and DDP take them. For a replica and for a rank of DDP it holds the samples of that
+ * one device; for DP it holds those of all devices, device 0's first.
  *
  * The batch owns none of its memory; all of it must stay until the copies that a step enqueues are
  * done. */
 struct batch {
-    struct segments segments; /* how the samples are cut, in the order of their rows; n in all */
+    struct segments segments; /* the division of the samples, in order of their rows; n in all */
     const float *pixels;      /* (n, C, H, W) */
     const int32_t *labels;    /* (n); may be NULL if no loss is computed */
     const float *targets;     /* (n, outputs), in place of labels if the data set has targets */
-    int global_n; /* samples of the whole global batch: each one's loss weighs 1/global_n */
+    int global_n;             /* samples in the whole global batch; each loss weighs 1/global_n */
     /* The batch of the next step, if it is ready: its copy may begin. NULL: none. */
     const struct batch *next;
     int64_t host_ns, pinned_ns; /* how long its preparation took (data/prepare.h) */
@@ -44,8 +44,8 @@ enum split_kind {
     SPLIT_STRIDED,
     /* Each device gets one contiguous piece, as torch.chunk cuts it. single and dp without virtual
      * devices use this split. Chunks have ceil(n / W) samples until the samples are used up. 10
-     * over 4 devices are 3 3 3 1 where a fair split would be 3 3 2 2, and 9 are 3 3 3 0: the last
-     * device is idle. That is one of DataParallel's costs. */
+     * samples on 4 devices are split 3 3 3 1 instead of a fair 3 3 2 2, and 9 samples 3 3 3 0, so
+     * the last device is idle. That is one of DataParallel's costs. */
     SPLIT_CHUNKED
 };
 
@@ -63,7 +63,7 @@ int split_replicas(const struct split *s);
 
 /* The part of one global batch that devices first .. first + devices - 1 hold. */
 struct batch_plan {
-    int global_n;              /* samples of the global batch: each loss weighs 1 / global_n */
+    int global_n;              /* samples in the global batch; each loss weighs 1 / global_n */
     int n;                     /* samples of these devices together */
     int per_device;            /* segments of each device: V / W, or 1 in SPLIT_CHUNKED */
     int device_n[MAX_DEVICES]; /* [i]: samples of device first + i */

@@ -29,7 +29,7 @@ struct dataset {
     const void *answers;  /* labels I32 (count, places), or targets F32 (count, outputs) */
     int outputs;          /* numbers per target; 0: the set has labels */
     int places;           /* labels of a sample; 0: one */
-    int ignored;          /* 1: some labels are LABEL_IGNORED, which count nothing */
+    int ignored;          /* 1: some labels are LABEL_IGNORED, which do not count */
     /* Instead of arrays, a program's set may have a function that makes sample `index`: C*H*W bytes
      * or numbers, and its answer. Several threads may call it at once. It returns 0, or a code that
      * ends the loading. */
@@ -39,7 +39,7 @@ struct dataset {
     /* Memory of either kind that dataset_free unmaps (data/shared_dataset.h). */
     void *map;
     size_t map_bytes;
-    int outline; /* 1: sizes alone (dataset_outline); no sample may be read */
+    int outline; /* 1: only sizes (dataset_outline); no sample may be read */
 };
 
 /* Numbers per answer: those of a target, or the labels. */
@@ -72,7 +72,7 @@ struct sample_part {
                        * 0: `below` holds */
 };
 
-/* Which data set. Members that are 0 or NULL are not given. */
+/* Selects a data set. Members that are 0 or NULL are not set. */
 struct dataset_config {
     const char *name; /* the name, or the path of a file; it outlives the set */
     /* For "own": the data for training and for the test; count 0: none. */
@@ -86,13 +86,13 @@ struct dataset_config {
     /* For random, and for a file: */
     int targets;      /* 1: targets in place of labels */
     int binary;       /* 1: random targets are 1 where randn is above 0, else 0 */
-    const char *loss; /* its name in errors; NULL: mse or cross-entropy */
+    const char *loss; /* the loss's name in errors; NULL: mse or cross-entropy */
     int places;       /* labels of a sample; 0: one */
     /* All parts of a sample, in order, if some numbers are integers. A file must match them. */
     const struct sample_part *parts;
     int part_count; /* 0: all numbers are from randn */
     int outline;    /* 1: only for dataset_outline, so any size is valid */
-    int of_program; /* 1: errors speak of duet_dataset_open, not of the command's options */
+    int of_program; /* 1: errors name duet_dataset_open, not the command's options */
     uint64_t seed;  /* seed of the draws; synthetic images have their own */
 };
 
@@ -108,7 +108,7 @@ static inline int dataset_has_parts(const struct dataset_config *config, size_t 
  * would be larger than 1 GiB. */
 int dataset_check(const struct dataset_config *config);
 
-/* The requested loss, as --loss names it. */
+/* The name of the requested loss, as in --loss. */
 static inline const char *dataset_loss(const struct dataset_config *config) {
     return config->loss ? config->loss : config->targets ? "mse" : "cross-entropy";
 }
@@ -124,7 +124,7 @@ struct sample_shape dataset_shape(const struct dataset_config *config);
 
 /* Opens the training part (train = 1) or the test part (train = 0).
  *
- * Files are searched in `folder`, or if that is NULL in ./data/<name>, in ./datasets/<name> (where
+ * It looks for files in `folder`, or if that is NULL in ./data/<name>, in ./datasets/<name> (where
  * `make data` puts them) and in Debian's /usr/share/datasets/<name>. "synthetic" has seed 0
  * (data/synthetic.h). "random" is drawn as PyTorch draws it, in this order:
  *
@@ -134,7 +134,7 @@ struct sample_shape dataset_shape(const struct dataset_config *config);
  *     labels  = torch.randint(0, classes, (count,))      or targets = torch.randn(count, classes)
  *               torch.randint(0, classes, (count, places)) where a sample has several
  *
- * A file is read by data/dataset_tensors.c.
+ * data/dataset_tensors.c reads a file of tensors.
  *
  * ERR_FAILED: the set was not found (the message names all ways to get it), or a file is broken.
  * ERR_USAGE as dataset_check. An open set does not change, so any thread may read it. */
@@ -144,8 +144,8 @@ int dataset_open(struct dataset *set, const char *name, const char *folder, int 
 
 /* Makes a set that has only the number and shape of its samples, for a dry run. Arrays that
  * dataset_make would set are not NULL, but must not be read. ERR_USAGE as dataset_check, and for
- * files in a folder, whose sizes are unknown until they are read. From a file of tensors it reads
- * the header and the answers. */
+ * files in a folder, whose sizes are unknown until they are read. It reads the header and the
+ * answers of a file of tensors. */
 int dataset_outline(struct dataset *set, const struct dataset_config *config, int train);
 
 void dataset_free(struct dataset *set); /* takes a zeroed struct and one whose open failed */

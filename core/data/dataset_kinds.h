@@ -1,4 +1,4 @@
-/* The kinds of data sets that data/dataset.c opens. Inside data/. */
+/* The kinds of data sets that data/dataset.c opens. Only data/ includes this file. */
 #ifndef DATA_DATASET_KINDS_H
 #define DATA_DATASET_KINDS_H
 

@@ -24,14 +24,14 @@ struct idx {
     int gzip;    /* 1: the file is gzip data */
 };
 
-/* Opens a raw or gzipped file of 1 or 3 dimensions and reads its sizes, but none of its elements: a
- * few packed bytes can promise a gigabyte, and the caller may know that the sizes are wrong. The
- * path must stay until idx_load. ERR_FAILED names it. Its causes: the file is missing or not a
- * regular file, the gzip data is broken or the build has no zlib, the magic number is wrong, or the
- * sizes exceed 1 GiB. */
+/* Opens a raw or gzipped file with 1 or 3 dimensions and reads its sizes, but not its elements,
+ * because a few packed bytes can claim a gigabyte, and the caller may know that the sizes are
+ * wrong. The path must stay valid until idx_load. ERR_FAILED names the path: the file is missing or
+ * not a regular file, the gzip data are broken or the build has no zlib, the magic number is wrong,
+ * or the sizes exceed 1 GiB. */
 int idx_open(struct idx *x, const char *path, int dimensions);
 
-/* Reads the elements and closes the file. ERR_FAILED names the path: the gzip data is broken, or
+/* Reads the elements and closes the file. ERR_FAILED names the path: the gzip data are broken, or
  * the file has fewer or more bytes than its sizes say. Not more than these bytes are unpacked. */
 int idx_load(struct idx *x);
 

@@ -1,5 +1,5 @@
-/* The loader: batches in the order of the epoch, prepared ahead by worker threads, in memory that a
- * device can copy from.
+/* The loader supplies batches in the order of the epoch. Worker threads prepare them ahead, in
+ * memory that a device can copy from.
  *
  * Bytes become float32 as in torchvision: byte / 255, and then (x - mean) / std if requested. Float
  * data are not scaled. One thread, the consumer, calls all of these functions; the loader starts
@@ -27,11 +27,11 @@
 enum { LOADER_WORKERS = 64, LOADER_SPARE = 3, LOADER_CHANNELS = 3 };
 
 struct loader_config {
-    /* Must outlive the loader. An outline (dataset_outline) gives batches that have segments but no
-     * data: their addresses must not be read. */
+    /* It must outlive the loader. Batches from an outline (dataset_outline) have segments but no
+     * data, so their addresses must not be read. */
     const struct dataset *set;
     struct split split;
-    int batch_size; /* B, of the global batch: at least split.devices */
+    int batch_size; /* B, samples in the global batch; at least split.devices */
     int shuffle;    /* enum order_shuffle */
     uint64_t seed;
     enum order_end end; /* ORDER_CUT (--drop-last) also leaves out a short last batch */
@@ -43,13 +43,13 @@ struct loader_config {
     float means[LOADER_CHANNELS], stds[LOADER_CHANNELS];
     int of_program;   /* 1: errors name the options of duet.h, not the command's flags */
     double timeout_s; /* how long to wait for a worker, in seconds; 0: 300 */
-    /* Called again and again during a wait. A code other than OK, with its error text, ends the
-     * wait. NULL: nothing interrupts it. */
+    /* Called repeatedly during a wait. A code other than OK, with its message, ends the wait. NULL:
+     * nothing interrupts it. */
     int (*interrupted)(void *interrupt_context);
     void *interrupt_context;
     /* Allocate and release staging memory, aligned to at least 64 bytes. The consumer's thread
      * calls them, in loader_init and loader_free. A device passes functions for its pinned memory.
-     * Both NULL: plain host memory. */
+     * Both NULL: ordinary host memory. */
     int (*alloc)(void *context, void **out, size_t bytes);
     void (*release)(void *context, void *memory);
     void *context;
@@ -67,8 +67,8 @@ int loader_duplicates(const struct loader *l); /* samples that an epoch repeats 
 /* The number of samples in the global batches first .. first + count - 1 of an epoch. Batches past
  * its end have none. */
 int loader_samples(const struct loader *l, int first, int count);
-/* The number of labels of these samples that are not `ignored` - 1 (0: none is ignored), in the
- * current epoch, whatever device loads the samples. An outline ignores none. */
+/* The number of these samples' labels that are not `ignored` - 1 (0: none is ignored), in the
+ * current epoch, whichever device loads the samples. An outline ignores none. */
 int64_t loader_labels(const struct loader *l, int first, int count, int ignored);
 /* Samples of the largest global batch: batch_size, or all of an epoch if those are fewer. */
 int loader_largest_batch(const struct loader *l);

@@ -1,5 +1,5 @@
-/* How the samples of a batch get from the data set into memory that a device can copy from. Two of
- * a loader's four stages are here:
+/* Moves the samples of a batch from the data set into memory that a device can copy from. Two of a
+ * loader's four stages are in this file:
  *
  *     disk     files -> the data set in host memory       once a run (train/shared_data.h)
  *     host     the data set -> the rows of the batch      its samples lie anywhere in the data set
@@ -10,14 +10,14 @@
 
 #include "data/dataset.h"
 
-/* What is prepared, and where. */
+/* The samples to prepare, and their memory. */
 struct prepare {
     const struct dataset *set;
-    const float *pixel;   /* [table][byte]: the float that it becomes */
+    const float *pixel;   /* [table][byte]: the float for that byte */
     int tables;           /* 1, or one for each channel */
     const int32_t *index; /* [n] indices of the samples in the set */
     int n;
-    uint8_t *rows;     /* (n, C, H, W) bytes: room between the two stages; unused of numbers */
+    uint8_t *rows;     /* (n, C, H, W) bytes between the two stages; unused for numbers */
     float *pixels;     /* (n, C, H, W), staging memory */
     uint32_t *answers; /* labels or targets, 4 bytes each, staging memory */
 };

@@ -1,4 +1,4 @@
-/* Shapes of samples as a user writes them. */
+/* Writes and reads shapes of samples in the form that users write. */
 #include "data/sample_shape.h"
 
 #include <stdio.h>

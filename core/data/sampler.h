@@ -1,4 +1,4 @@
-/* Which rank trains on which image: the order of an epoch, and each rank's share of it.
+/* Decides which rank trains on which image: the order of an epoch, and each rank's share of it.
  *
  * The order of an epoch is a permutation of the data set, seeded with seed + epoch, or 0, 1, 2, ...
  * without shuffling. Its length must be a multiple of R replicas, so it is padded with its own
@@ -16,7 +16,7 @@ enum order_end {
     ORDER_EXACT /* neither pad nor cut, since an evaluation must count every sample once */
 };
 
-/* Which shuffled order an epoch has. */
+/* The shuffled order of an epoch. */
 enum order_shuffle {
     SHUFFLE_NONE,        /* 0, 1, 2, ... */
     SHUFFLE_DISTRIBUTED, /* DistributedSampler's, from a generator seeded with seed + epoch */

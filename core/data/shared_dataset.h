@@ -1,6 +1,6 @@
-/* A data set in shared memory: a launcher unpacks it once, and all ranks of its jobs map it. If
- * each of eight ranks unpacked its own, that would take eight times the memory and, on two cores,
- * four times the time.
+/* A data set in shared memory. A launcher unpacks it once, and all ranks of its jobs map it. If
+ * each of eight ranks unpacked its own copy, that would take eight times the memory and, on two
+ * cores, four times as long.
  *
  *     launcher    dataset_open(&set, ...); dataset_share(&set, &fd);    before it starts the ranks
  *     rank        dataset_map(&set, fd); ... dataset_free(&set);        fd is inherited
@@ -16,7 +16,7 @@
  * which is -1 after a failure. ERR_MEMORY or ERR_FAILED: the system refused. */
 int dataset_share(struct dataset *set, int *fd);
 
-/* Maps a set that dataset_share of the same program has written, for reading only. The descriptor
+/* Maps a set that dataset_share in the same program has written; it is read-only. The descriptor
  * may be closed afterwards. */
 int dataset_map(struct dataset *set, int fd);
 

@@ -1,5 +1,4 @@
-/* An image is the digit of a pocket calculator, drawn by an unsteady hand with up to seven
- * strokes:
+/* An image is a seven-segment digit, drawn by an unsteady hand with up to seven strokes:
  *
  *      (0,0) --0-- (1,0)     Each corner is moved at random. The whole digit is scaled, sheared
  *        |           |       and shifted. Ink and pen width vary. One stray stroke and noise are

@@ -1,7 +1,7 @@
 /* Synthetic images that a network can learn, for machines without the real files: digits, by
- * default in ten classes of 28 x 28 grey pixels; more classes are numbers of two or three digits.
- * Each image is a pure function of (seed, set, index) and its shape, so it is the same on every
- * machine and in any order. */
+ * default in ten classes with 28 x 28 grey pixels. With more classes they are numbers of two or
+ * three digits. Each image is a pure function of (seed, set, index) and its shape, so it is the
+ * same on every machine and in any order. */
 #ifndef DATA_SYNTHETIC_H
 #define DATA_SYNTHETIC_H
 

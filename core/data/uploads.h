@@ -1,5 +1,5 @@
-/* Batches of a loader brought to a device ahead of the program: pin_memory=True and
- * .to(device, non_blocking=True).
+/* Copies a loader's batches to a device ahead of the program, like pin_memory=True and .to(device,
+ * non_blocking=True).
  *
  * The device has three places for a batch. While the program's kernels read one, the copy stream
  * fills the others with the next two batches, from the loader's pinned memory:
@@ -7,9 +7,9 @@
  *     compute stream   ... step k, place 0 ...| step k+1, place 1 ...| step k+2, place 2 ...
  *     copy stream      k+1 -> place 1, k+2 -> place 2,  k+3 -> place 0,       k+4 -> place 1
  *
- * Two events of each place keep the streams in order: the compute stream waits for `loaded`,
- * recorded after the copy, before the program gets the batch; the next copy into the place waits
- * for `used`, recorded when the program requests the next batch. The host waits for copies only. */
+ * Two events of each place keep the streams in order. The compute stream waits for `loaded`,
+ * recorded after the copy, before the program gets the batch. The next copy into the place waits
+ * for `used`, recorded when the program requests the next batch. The host waits only for copies. */
 #ifndef DATA_UPLOADS_H
 #define DATA_UPLOADS_H
 
@@ -34,7 +34,7 @@ void uploads_staging(struct device *device, struct loader_config *config);
 int uploads_next(struct uploads *u, struct loader *loader, struct batch **batch,
                  duet_tensor **samples, duet_tensor **answers);
 
-/* Gives all batches back to the loader, before another epoch. */
+/* Returns all batches to the loader, before another epoch. */
 int uploads_drop(struct uploads *u, struct loader *loader);
 
 #endif

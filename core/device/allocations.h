@@ -1,5 +1,5 @@
 /* The live allocations of one device, sorted by address. device_free looks up the size here, and
- * operand checks ask whether a range of memory is inside an allocation of this device. Not
+ * operand checks ask whether a range of memory is inside an allocation of this device. It is not
  * thread-safe: device->lock guards it. */
 #ifndef DEVICE_ALLOCATIONS_H
 #define DEVICE_ALLOCATIONS_H
@@ -23,7 +23,7 @@ struct allocations {
 /* Adds an allocation. ERR_MEMORY: the host has no memory for the table. */
 int allocations_add(struct allocations *all, void *address, size_t bytes, enum mem_cause cause);
 
-/* Removes the allocation that begins at `address` and copies it to *removed; 0 if there is none. */
+/* Removes the allocation that begins at `address` and copies it to *removed; 0 if none does. */
 int allocations_remove(struct allocations *all, const void *address, struct allocation *removed);
 
 /* The allocation that contains address .. address + bytes, or NULL. The table still owns it. */

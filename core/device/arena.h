@@ -1,7 +1,7 @@
-/* An allocator that divides one large piece of memory: first fit over a sorted list of free ranges.
- * The list is outside that memory, so the same allocator serves an arena of the host and a slab on
- * a GPU, which the CPU cannot write. Adjacent free ranges are joined, so one range is left when
- * everything is freed. Not thread-safe: device->lock guards it. */
+/* An allocator that divides one large piece of memory, with first fit over a sorted list of free
+ * ranges. The list is outside that memory, so the same allocator serves an arena of the host and a
+ * slab on a GPU, which the CPU cannot write. Adjacent free ranges are joined, so one range is left
+ * when everything is freed. It is not thread-safe: device->lock guards it. */
 #ifndef DEVICE_ARENA_H
 #define DEVICE_ARENA_H
 

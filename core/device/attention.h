@@ -10,7 +10,7 @@
  *     dq_i = sum over j of slope k_j      dk_j = sum over i of slope q_i
  *     dv_j = sum over i of kept weight dy_i
  *
- * Nothing is kept for every pair of query and key: backward recomputes the weights. */
+ * Nothing is kept per pair of query and key; backward recomputes the weights. */
 #ifndef DEVICE_ATTENTION_H
 #define DEVICE_ATTENTION_H
 
@@ -72,7 +72,7 @@ static inline struct attention attention_of(enum op op, const struct op_args *ar
     return a;
 }
 
-/* Row i of matrix b. There are fewer than 2^31 matrices. */
+/* Row i of matrix b. The number of matrices is below 2^31. */
 PHILOX_FUNCTION float *attention_row(const struct attention *a, const struct attention_rows *of,
                                      size_t b, size_t i) {
     uint32_t sample = (uint32_t)b / a->heads, head = (uint32_t)b - sample * a->heads;

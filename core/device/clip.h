@@ -1,10 +1,10 @@
-/* Clipping gradients by the norm of all of them as one vector, like torch.nn.utils.clip_grad_norm_,
+/* Clips gradients by the norm of all of them as one vector, like torch.nn.utils.clip_grad_norm_,
  * with the same bits on every kind of device.
  *
  * The result of double additions depends on their order, so the order is fixed here for all kinds
  * of device. The squares of a piece go to CLIP_LANES sums, element i to sum i mod CLIP_LANES. Then
  * the upper half of those sums is added to the lower half until one is left. A GPU gives each sum
- * to a thread, a CPU keeps them in vectors. The square of a float is exact in double. */
+ * to a thread; a CPU keeps the sums in vectors. The square of a float is exact in double. */
 #ifndef DEVICE_CLIP_H
 #define DEVICE_CLIP_H
 

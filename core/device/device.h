@@ -1,5 +1,5 @@
-/* Devices: the interface of a GPU to the rest of Duet. Memory, streams, events, copies, launches
- * and IPC are behind one table of functions per kind of device (device/table.h), chosen at run
+/* Devices are the interface of a GPU to the rest of Duet. Each kind of device has a table of
+ * functions for memory, streams, events, copies, launches and IPC (device/table.h), chosen at run
  * time.
  *
  * Reading order of the folder: this file, op.h and tensor.h; then table.h, device.c and stream.c
@@ -15,14 +15,13 @@
  *     dry          as host, but only counts what a run would hold and move
  *     cuda         a GPU
  *
- * Threads: a device's compute stream is used by one thread at a time, and so is its communication
- * stream. Allocation, the ledger and the traffic may be used from any thread.
+ * Threads: one thread at a time uses a device's compute stream, and one its communication stream.
+ * Any thread may allocate and read the ledger and the traffic.
  *
  * Errors: all functions that return int return a code of base/error.h. An asynchronous failure
- * stays in its stream, and every later call on that stream returns it with its text. Later work of
- * the stream is skipped, but events are still signalled, with the error, so that no waiter hangs. A
- * call that is refused at once (a wrong shape, another device's operand) leaves the stream as it
- * was. */
+ * stays in its stream, and every later call on that stream returns it with its message. The stream
+ * skips later work, but still signals events, with the error, so that no waiter hangs. A call that
+ * is refused at once (a wrong shape, another device's operand) leaves the stream as it was. */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
@@ -50,14 +49,14 @@ struct device_config {
     int check_operands;    /* 1: operands must be in the device's own memory; new memory is NaN */
     int spans;             /* 1: record spans */
     int async;             /* host: 1: the compute stream has its own thread, like the others */
-    int reference_math;    /* host: 1: only the plain reference kernels, nothing in N16 */
+    int reference_math;    /* host: 1: only the reference kernels, nothing in N16 */
     int allow_tf32;        /* cuda: 1: products and convolutions may round their inputs to tf32 */
     enum device_math math; /* cuda: DEVICE_MATH_LIBRARY without cuBLAS is ERR_USAGE */
     double timeout_s;      /* deadline of every wait inside the device layer; 0: 300 */
     /* dry: borrowed; records all calls (device/scheduled.h). NULL: none. */
     struct schedule *schedule;
     /* Every wait of the device layer that does not end at once calls this repeatedly, in the
-     * waiting thread. A code other than OK ends the wait with that code and its error text. A job
+     * waiting thread. A code other than OK ends the wait with that code and its message. A job
      * passes comm_check here, so that a rank that waits for its device sees that another rank
      * failed. The function must be quick, may be called from any thread, and must not call this
      * layer. NULL: nothing is called. */
@@ -74,8 +73,9 @@ int device_probe(enum device_kind kind, int *count);
  * it, or "" if the kind uses none. It loads the library, which may take seconds. */
 void device_libraries(enum device_kind kind, char *text, size_t bytes);
 
-/* Opens device config->index; *out is owned by the caller, NULL on an error. ERR_USAGE: the kind is
- * not built in, the device does not exist, or a setting is invalid. ERR_MEMORY: not enough memory.
+/* Opens device config->index; the caller owns *out, which is NULL after an error. ERR_USAGE: the
+ * kind is not built in, the device does not exist, or a setting is invalid. ERR_MEMORY: not enough
+ * memory.
  *
  * device_close ends the streams and frees all memory of the device. On the host kinds it drops
  * queued work, signals its events with an error, and waits for a running host function. On a GPU it
@@ -93,7 +93,7 @@ int device_cores(const struct device *device);
 /* 1 for a dry device. It makes the same allocations as an emulated device of kind host, byte for
  * byte, and keeps the same ledger, traffic and spans (whose times are zero). But its addresses have
  * no memory. Ops compute nothing and copies move nothing; a copy to the host writes zeros. None of
- * its memory may be read, host memory of device_host_alloc included. A host function that touches
+ * its memory may be read, host memory of device_host_alloc included. A host function that accesses
  * device memory must check this, and on a dry device only charge the traffic. */
 int device_is_dry(const struct device *device);
 
@@ -122,7 +122,7 @@ struct ledger device_ledger(const struct device *device);
 const struct traffic *device_traffic(const struct device *device);
 struct traffic *device_traffic_mutable(struct device *device);
 
-/* Streams: three per device, made by device_open; the copy stream brings batches to the device
+/* Streams: three per device, made by device_open; the copy stream copies batches to the device
  * while the others work. stream_set_phase sets the phase and the step for the spans of everything
  * enqueued from then on. The thread that runs the stream writes the log of spans, so read it after
  * a sync. */
@@ -145,9 +145,9 @@ struct span_log *device_launch_spans(struct device *device);
 /* The largest error of the device's span times against the host's clock (base/clock.h). It is 0 if
  * they use that clock; for GPUs it is half of the widest anchor's window (event_clock.h). */
 int64_t device_clock_error_ns(const struct device *device);
-/* Events. record marks a point of a stream. wait makes a stream, not the caller, wait for the most
- * recent record; sync makes the caller wait for it; done asks whether it was reached. An event
- * that was never recorded counts as done.
+/* Events. record marks a point in a stream. wait makes a stream, not the caller, wait for the most
+ * recent record. sync makes the caller wait for it. done says whether it was reached. An event that
+ * was never recorded counts as done.
  *
  * An event is recorded on streams of the device that made it, on one stream at a time (ERR_FAILED
  * otherwise). Any stream of any device of the same kind in the process may wait for it. wait and
@@ -190,11 +190,11 @@ int copy_peer(struct stream *stream, struct device *to, void *destination, struc
  * step. The traffic counts it as a copy from the host. */
 int stream_write(struct stream *stream, void *destination, const void *value, size_t bytes);
 
-/* Memory of another process, shared as by CUDA IPC. export makes a handle for the allocation that
+/* Memory of another process, shared like CUDA IPC. export makes a handle for the allocation that
  * holds `memory`. The caller sends it to the peer together with file descriptor *fd, which the
  * device owns (-1 if the kind needs none). import maps that memory; the descriptor received from
- * the peer may be closed afterwards. unimport comes before the exporter frees. Only collectives may
- * use imported memory. */
+ * the peer may be closed afterwards. The importer calls unimport before the exporter frees. Only
+ * collectives may use imported memory. */
 struct memory_handle {
     unsigned char bytes[128]; /* the kind's own */
     uint64_t offset, size;    /* the exported memory inside the arena or slab, in bytes */
@@ -208,10 +208,10 @@ int device_import(struct device *device, const struct memory_handle *handle, int
 int device_reaches(struct device *device, const struct memory_handle *handle);
 void device_unimport(struct device *device, void *memory);
 
-/* Opens the path between two devices of this process, both idle, and tests both directions. It
- * comes before the first copy between them. If the driver advertises a path that moves no bytes,
- * copies go through host memory from then on, and device_p2p_fault says so. ERR_FAILED: the trial
- * never ended, so this process can no longer use the GPU. */
+/* Opens the path between two devices of this process, both idle, and tests both directions. It must
+ * precede the first copy between them. If the driver advertises a path that moves no bytes, copies
+ * go through host memory from then on, and device_p2p_fault says so. ERR_FAILED: the trial never
+ * ended, so this process can no longer use the GPU. */
 int device_meet(struct device *device, struct device *peer);
 
 /* One line about GPUs that advertise peer-to-peer access (P2P) but move no bytes with it; "" if
@@ -223,10 +223,10 @@ const char *device_p2p_fault(const struct device *device);
 int device_is_stuck(const struct device *device);
 
 /* Enqueues a host function, which the stream runs in order. Executors of collectives
- * (scatter_gather, allreduce) use it for steps that touch the memory of several devices. `args` (at
- * most 512 bytes) is copied at the call. The function may block only with a deadline, and charges
- * its traffic itself. span_name and span_bytes describe its span. Host kinds only: ERR_FAILED on
- * cuda, where executors launch kernels instead. */
+ * (scatter_gather, allreduce) use it for steps that access the memory of several devices. `args`
+ * (at most 512 bytes) is copied at the call. The function may block only with a deadline, and
+ * charges its traffic itself. span_name and span_bytes describe its span. Host kinds only:
+ * ERR_FAILED on cuda, where executors launch kernels instead. */
 typedef int host_function(void *args);
 int stream_call_host(struct stream *stream, const char *span_name, uint64_t span_bytes,
                      host_function *function, const void *args, size_t args_bytes);

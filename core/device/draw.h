@@ -1,4 +1,4 @@
-/* Random numbers of a model, written once for all kinds of device: an element's number comes from
+/* Random numbers of a model, written once for all kinds of device. An element's number comes from
  * the words of its quad in base/philox.h, so every device and every mode draws the same numbers. */
 #ifndef DEVICE_DRAW_H
 #define DEVICE_DRAW_H

@@ -30,7 +30,7 @@
 #define EVERY_DEVICE static inline __attribute__((always_inline))
 #endif
 
-/* 1.5 * 2^52. Added to a number, it rounds that to an integer, in the last bits of the sum. */
+/* 1.5 * 2^52. Adding it rounds a number to an integer, in the last bits of the sum. */
 #define ELEMENTARY_WHOLE 0x1.8p52
 #define ELEMENTARY_PER_LOG_2 0x1.71547652b82fep0
 /* log 2 in two parts; the first times an integer below 2^11 is exact. */
@@ -235,7 +235,7 @@ EVERY_DEVICE double elementary_cos(double x) {
     return elementary_sin_and(x, 1);
 }
 
-/* The nearest integer, of two the even one. */
+/* Rounds to the nearest integer, ties to even. */
 EVERY_DEVICE double elementary_round(double x) {
     const double y = copysign(fabs(x) + ELEMENTARY_WHOLE - ELEMENTARY_WHOLE, x);
     return fabs(x) < 0x1p51 ? y : x;

@@ -1,7 +1,7 @@
-/* Times of a GPU on the clock of base/clock.h. CUDA reports only the time between two events, in
- * milliseconds as a float. So one event, whose host time is known, is the anchor, and the time of
- * every other event is the anchor's plus its distance. This file is arithmetic without CUDA, so it
- * is built and tested everywhere. */
+/* Converts times of a GPU to the clock of base/clock.h. CUDA reports only the time between two
+ * events, in milliseconds as a float. So one event, whose host time is known, is the anchor, and
+ * the time of every other event is the anchor's plus its distance. This file is arithmetic without
+ * CUDA, so it is built and tested everywhere. */
 #ifndef DEVICE_EVENT_CLOCK_H
 #define DEVICE_EVENT_CLOCK_H
 
@@ -11,10 +11,10 @@ struct event_clock {
     int64_t anchor_ns; /* host time of the anchor event */
     int64_t taken_ns;  /* the last comparison of the anchor with the host's clock */
     int64_t window_ns; /* uncertainty: the true time is within anchor_ns +- window_ns / 2 */
-    int64_t last_ns;   /* end of the last span returned: spans of one lane do not overlap */
+    int64_t last_ns;   /* end of the last span, since spans of one lane do not overlap */
 };
 
-/* Takes a new anchor from `count` >= 1 tries: try i recorded its event after before[i] and saw it
+/* Takes a new anchor from `count` >= 1 tries. Try i recorded its event after before[i] and saw it
  * done by after[i], in ns. The narrowest try wins. Returns its index: the caller keeps that try's
  * event as the anchor. */
 int event_clock_anchor(struct event_clock *clock, const int64_t *before, const int64_t *after,

@@ -1,11 +1,10 @@
-/* Operations: what a device can compute. One enum, one argument struct, one table of kernels per
- * kind of device.
+/* Operations are what a device can compute. They have one enum, one argument struct, and one table
+ * of kernels per kind of device.
  *
- * An op is launched on a stream with launch() of device/device.h. The arguments are copied at the
- * call, so the caller may reuse its struct at once. The memory of the tensors is read and written
- * only when the stream reaches the op. Values that change from step to step (1/B, the learning
- * rate, the number of the step) are in the step block in device memory, so every step's launches
- * have the same arguments.
+ * launch() of device/device.h launches an op on a stream. It copies the arguments, so the caller
+ * may reuse its struct at once. The memory of the tensors is read and written only when the stream
+ * reaches the op. Values that change from step to step (1/B, the learning rate, the number of the
+ * step) are in the step block in device memory, so every step's launches have the same arguments.
  *
  * Tensors are float32 in PLAIN layout, or activations in N16 (tensor.h), unless the op's row in
  * op_table.c says otherwise: only that row describes its operands, their shapes and its flops.
@@ -116,7 +115,7 @@ struct step_block {
     uint64_t step; /* number of the batch from 0, for dropout's masks */
     float weight;  /* weight of a sample's loss: 1/B for B samples in all passes' global batches */
     float learning_rate;
-    int32_t first_update; /* 1 before the first update: momentum starts as the gradient */
+    int32_t first_update; /* 1 before the first update, when momentum starts as the gradient */
     int32_t row;          /* row of the logs (loss, hits, hashes) that this step writes */
     float adam_rate;      /* learning rate / (1 - beta1^t), t the number of this update, from 1 */
     float adam_root;      /* sqrt(1 - beta2^t), with the same t */
@@ -140,21 +139,21 @@ static inline struct conv_args conv_square(int stride, int padding) {
     return p;
 }
 struct linear_args {
-    int weight_is_in_out; /* 0: w is (M,K), as PyTorch's Linear; 1: w is (K,M), as d2l's X @ W */
+    int weight_is_in_out; /* 0: w is (M,K), as in Linear; 1: w is (K,M), as in d2l's X @ W */
 };
 /* Arrays: rows, then columns. Pools have no padding: P = (H - size) / stride + 1; Q is alike. */
 struct pool_args {
     int size[2], stride[2];
-    int relu;      /* 1: x is the input of a relu that comes before the pool */
+    int relu;      /* 1: x is the input of a relu before the pool */
     int margin[2]; /* above and left of x, already part of it; no kernel reads it */
 };
-/* The offset of x down and right from the first pixel of y; negative: up, left. */
+/* The offset of x from the first pixel of y, down and right; negative: up and left. */
 struct pad_args {
     int top, left;
     float value;
 };
-/* The mask's element is sample in the segment * sample_count + index in the plain sample; with
- * `planes` it is sample * C + channel. */
+/* The mask's element is the sample's number in the segment * sample_count + the index in a PLAIN
+ * sample; with `planes` it is that number * C + channel. */
 struct dropout_args {
     float p; /* the probability that an element is dropped */
     int layer;
@@ -173,9 +172,9 @@ struct loss_args {
     int distance;              /* MSE: enum distance */
     int column;                /* LOSS_SUM: column of the log */
     int places;                /* rows per sample, which share its weight; 0: one */
-    int log_probabilities;     /* CROSS_ENTROPY: 1: x is these, as in nll_loss, not scores */
+    int log_probabilities;     /* CROSS_ENTROPY: 1: x has these, as in nll_loss, not scores */
     double smoothing;          /* CROSS_ENTROPY: the part of the target for all classes, 0 to 1 */
-    int ignores, ignore_index; /* ignores 1: rows with this label do not count, whatever it is */
+    int ignores, ignore_index; /* ignores 1: rows with the label ignore_index do not count */
 };
 struct fill_args {
     float value;
@@ -211,7 +210,7 @@ struct hash_args {
 struct matmul_args {
     int turn_a, turn_b; /* 1: a, or b, is stored transposed */
 };
-/* left_out: 1 + the row whose gradient is 0; 0: every row gets its gradient. */
+/* left_out is 1 + the row whose gradient is 0, or 0 if every row gets its gradient. */
 struct embedding_args {
     int left_out;
 };
@@ -224,8 +223,8 @@ struct layer_norm_args {
     int groups, inner; /* at least 1 */
 };
 
-/* The order of the gates is PyTorch's: input, forget, cell, output of an LSTM; reset, update, new
- * of a GRU. reverse 1: from the last step to the first. */
+/* The order of the gates is PyTorch's: input, forget, cell, output in an LSTM; reset, update, new
+ * in a GRU. With reverse 1 the layer runs from the last step to the first. */
 enum recurrent { RECURRENT_LSTM, RECURRENT_GRU, RECURRENT_TANH, RECURRENT_RELU, RECURRENT_COUNT };
 struct recurrent_args {
     enum recurrent kind;
@@ -286,11 +285,11 @@ typedef void host_kernel(const struct op_args *args);
 
 /* The host's two tables of kernels (device/host/kernels).
  *
- * The reference of every op is plain C in the order of the formula; it judges all other kernels.
- * Its elementwise kernels take either layout, the others PLAIN only. The fast table serves both
- * layouts; an op without a fast kernel has NULL there and uses the reference. `isa` is "avx512",
- * "avx2", "generic", or NULL for the best of this CPU. If the CPU lacks the named one, the result
- * is NULL for every op. All of them give the same bits. */
+ * The reference of every op is simple C in the order of the formula; all other kernels are compared
+ * with it. Its elementwise kernels take either layout, the others only PLAIN. The fast table serves
+ * both layouts; an op without a fast kernel has NULL there and uses the reference. `isa` is
+ * "avx512", "avx2", "generic", or NULL for the best of this CPU. If the CPU lacks the named one,
+ * the result is NULL for every op. All of them give the same bits. */
 extern host_kernel *const host_reference_kernels[OP_COUNT];
 host_kernel *host_fast_kernel(enum op op, const char *isa);
 

@@ -1,4 +1,4 @@
-/* The ops, one row each: their operands, how the operands' shapes relate, and the flops of a
+/* The table of ops. A row has an op's operands, the relations of their shapes, and the flops of a
  * launch. No other code states this: op_check.c checks operands with the table, and op_letters.c
  * counts flops. The bytes of a launch are those of its operands (scheduled.c).
  *

@@ -40,7 +40,7 @@ struct op_row {
     enum op_family family;
     struct operand in[OP_INPUTS], out[OP_OUTPUTS];
     int step;      /* 1: the op always reads the step block */
-    int segment;   /* 1: one segment a launch, so an N16 operand holds one segment's groups */
+    int segment;   /* 1: one segment per launch, so an N16 operand holds one segment's groups */
     op_rule *rule; /* NULL: the symbolic dimensions suffice */
     int (*transposed)(const struct op_args *args, int output,
                       int i); /* 1: the second shape holds */
@@ -51,7 +51,7 @@ extern const struct op_row op_table[OP_COUNT];
 
 enum dtype operand_type(const struct operand *operand);
 
-/* 1: an operand of this kind may be in N16, unless the op is plain with these arguments. */
+/* 1: an operand of this kind may be in N16, unless these arguments require PLAIN. */
 int operand_may_be_n16(const struct operand *operand);
 int operand_may_be_in_place(const struct operand *input); /* in the memory of out[0] */
 int op_is_plain(enum op op, const struct op_args *args);

@@ -1,5 +1,5 @@
-/* What the calls of device.h write into a schedule (trace/schedule.h), on devices that keep one:
- * device_config.schedule. Without a schedule all functions do nothing. */
+/* Writes the calls of device.h into a schedule (trace/schedule.h) on devices that keep one
+ * (device_config.schedule). Without a schedule all functions do nothing. */
 #ifndef DEVICE_SCHEDULED_H
 #define DEVICE_SCHEDULED_H
 
@@ -13,7 +13,7 @@ void scheduled_operation(struct stream *stream);
 void scheduled_more_operations(struct stream *stream, int more);
 void scheduled_additions(struct stream *stream, int more);
 void scheduled_concatenation(struct stream *stream);
-/* The next operation works in place, and its gradient needs its input: PyTorch copies that. */
+/* The next operation works in place, but its gradient needs its input, which PyTorch copies. */
 void scheduled_copies_input(struct stream *stream);
 
 void scheduled_launch(struct stream *stream, enum op op, const struct op_args *args);

@@ -1,5 +1,5 @@
-/* The order in which numbers are sorted, the same on every kind of device: that of PyTorch's stable
- * sort. NaN counts as larger than any other number, and -0 as equal to 0. */
+/* Numbers are sorted in the order of PyTorch's stable sort on every kind of device. NaN counts as
+ * larger than any other number, and -0 as equal to 0. */
 #ifndef DEVICE_SORT_ORDER_H
 #define DEVICE_SORT_ORDER_H
 

@@ -1,5 +1,5 @@
-/* The functions that a kind of device must implement: the contract between the common files of
- * device/ and the folders device/host and device/cuda, one for each kind.
+/* The functions that a kind of device must implement. This is the contract between the common files
+ * of device/ and the folders device/host and device/cuda, one for each kind.
  *
  * To add a kind, make a folder with one struct device_ops and its functions, add the kind's name to
  * enum device_kind (device.h), and add its table and its name to device/kinds.c. A function may be
@@ -36,7 +36,7 @@ struct device_ops {
     void (*stop)(struct device *device);
 
     /* Device memory. `bytes` is a positive multiple of 256; device->lock is held. alloc returns
-     * NULL if there is no room; largest_free is the most bytes that one alloc could get, for the
+     * NULL if it has no room; largest_free is the most bytes that one alloc could get, for the
      * message. */
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory, size_t bytes);
@@ -92,7 +92,7 @@ struct device {
     struct span_log launch_spans;   /* written by the thread that uses the compute stream */
 };
 
-/* The common part of each kind's own struct of a stream; set by start. */
+/* The common part of each kind's stream struct; start sets it. */
 struct stream {
     struct device *device;
     enum lane lane;
@@ -107,9 +107,9 @@ struct stream {
     int64_t clock_error_ns;
 };
 
-/* The common part of each kind's own struct of an event. */
+/* The common part of each kind's event struct. */
 struct event {
-    const struct device_ops *ops; /* here too: an event may be destroyed after its device */
+    const struct device_ops *ops; /* a copy, since an event may be destroyed after its device */
     struct device *device;
     uint64_t scheduled, records; /* with a schedule: its key there, and how often it was recorded */
 };

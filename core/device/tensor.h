@@ -1,10 +1,10 @@
-/* Tensors: a pointer into device memory with a shape and a layout. Plain data, copied by value.
+/* A tensor is a pointer into device memory with a shape and a layout. It is copied by value.
  *
  * PLAIN is row-major, batch first. Everything that leaves a tape has this layout: copies to other
  * devices, files, tests. A view of such a tensor, such as a part of it or one with exchanged
- * dimensions, is a strided tensor in the same memory. An op takes one only if op_table.c says so.
+ * dimensions, is a strided tensor in the same memory. Ops take those only if op_table.c says so.
  *
- * N16 is the host's fast layout, used inside a tape only. The samples of a segment are divided into
+ * N16 is the host's fast layout, which only tapes use. The samples of a segment are divided into
  * groups of 16 (the last one is padded), and the 16 samples of a group are innermost. If no segment
  * has more than 8 or 4 samples, groups have 8 or 4 lanes, so that few lanes are empty:
  *

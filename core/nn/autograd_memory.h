@@ -30,7 +30,7 @@ struct autograd_config {
      * saved operands, weights included, are halves. Norms of rows, softmax and losses are float32
      * (op_autocast). All other ops keep the type of their operands. */
     int half;
-    /* Called for each op that has parameters; w and b may be NULL. It may be NULL. */
+    /* Called for each op that has parameters; w and b may be NULL. NULL: no call. */
     void (*use)(void *context, const struct param *w, const struct param *b,
                 enum autograd_moment moment);
     void *context;

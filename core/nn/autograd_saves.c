@@ -1,7 +1,7 @@
 /* The tensors that PyTorch saves for the backward of an op: those that the gradient's formula
  * reads, and no others. A relu reads its result, so its input may be freed; a convolution and a
  * norm read their inputs; a sum reads nothing. The backward of Duet's node reads the same tensors
- * (`spares`); the table has the ops for which PyTorch saves others, or more, as
+ * (`spares`); the table has the ops for which PyTorch saves other or more tensors, as
  * torch.autograd.graph.saved_tensors_hooks shows in PyTorch 2.15.
  *
  * Nodes that are not ops in PyTorch have no rule: views, layouts and the margins of a pool are

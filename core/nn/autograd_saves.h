@@ -15,7 +15,7 @@ struct autograd_rule {
     uint64_t (*work)(const struct node *node);
 };
 
-/* The rule of a node's op, with the settings that change it. */
+/* The rule for a node's op, depending on its settings. */
 struct autograd_rule autograd_rule_of(const struct node *node);
 
 /* Bytes of a tensor in PyTorch, whatever its layout here. */

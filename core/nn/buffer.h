@@ -1,8 +1,8 @@
-/* Buffers: the state of a model that no gradient changes, such as the running statistics of
+/* Buffers are the state of a model that no gradient changes, such as the running statistics of
  * BatchNorm.
  *
- * All buffers of a model on one device are in one arena, in registration order, each aligned to
- * its own elements:
+ * All buffers of a model on one device are in one arena, in registration order, each aligned to the
+ * size of its elements:
  *
  *     1.running_mean (C) | 1.running_var (C) | 1.num_batches_tracked I64 | next layer ...
  *
@@ -18,7 +18,7 @@
 struct buffer_spec {
     const char *name; /* PyTorch's: "1.running_mean" */
     enum dtype dtype; /* F32 or I64 */
-    int rank;         /* 0: one number, as num_batches_tracked */
+    int rank;         /* 0: one number, like num_batches_tracked */
     int dims[MAX_RANK];
     double initial; /* the initial value of all its elements */
 };

@@ -7,9 +7,9 @@
  *     arena           ... b2 W2 b1 W1            backward completes gradients in about this order
  *
  * so that a bucket of DDP is a pointer and a count, reduced in place, and replication is one copy.
- * Frozen parameters, PyTorch's requires_grad=False, have only values, which are behind those of all
- * others. So the gradients' arena and an optimizer's state end before them. Offsets and counts are
- * in elements (float32). Arenas are charged to MEM_PARAMS and MEM_GRADS.
+ * Frozen parameters, PyTorch's requires_grad=False, have only values, which come after all others.
+ * So the gradients' arena and an optimizer's state end before them. Offsets and counts are in
+ * elements (float32). Arenas are charged to MEM_PARAMS and MEM_GRADS.
  *
  * A set may be sharded (fsdp/); then it has no arenas. Each process keeps a shard of the values: a
  * separate set that has a range of each parameter. The whole value is in device memory only while
@@ -93,7 +93,7 @@ struct param_set {
     int leads;   /* in a shard: 1: this process writes files for all */
 };
 
-/* The set that an optimizer updates here: the shard of a sharded set. */
+/* The set that an optimizer updates: the shard of a sharded set, or the set itself. */
 static inline struct param_set *param_set_own(struct param_set *set) {
     return set->shard ? set->shard : set;
 }
@@ -126,7 +126,7 @@ int param_set_zero_unused(struct param_set *set, const char *has_grad);
 
 /* Lays out the gradient arena in another order: order[0] first, then order[1], ... (a permutation
  * of the parameters that are not frozen). The pointers in param[].grad move; the contents are lost
- * and zeros are enqueued. Only between steps. */
+ * and zeros are enqueued. It may be called only between steps. */
 int param_set_relayout_grads(struct param_set *set, const int *order);
 
 /* Copy the value or gradient of one parameter from or to host memory of p->count elements,

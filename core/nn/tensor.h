@@ -14,7 +14,7 @@ struct duet_tensor {
     int view;                 /* 1: it uses another tensor's memory */
     int views;                /* how many views keep its memory alive */
     int freed;                /* 1: the caller has freed it; the memory goes with its last view */
-    struct duet_tensor *base; /* in a view: the tensor with the memory; NULL: a duet_params */
+    struct duet_tensor *base; /* in a view: the owner of the memory; NULL: a duet_params */
     char *has_grad;           /* in a gradient and its views: the mark in duet_params; else NULL */
 };
 

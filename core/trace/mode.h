@@ -1,4 +1,4 @@
-/* The ways to train that Duet compares, and their names. */
+/* The modes of training that Duet compares, and their names. */
 #ifndef TRACE_MODE_H
 #define TRACE_MODE_H
 

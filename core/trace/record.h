@@ -33,7 +33,7 @@ struct device_record {
     uint64_t phase_bytes[PHASE_COUNT];
     int64_t comm_ns;            /* communication lane: busy */
     int64_t exposed_ns;         /* the part of comm_ns in which the compute lane was not busy */
-    int64_t copy_ns;            /* copy lane: batches copied during the kernels */
+    int64_t copy_ns;            /* copy lane: batches copied while kernels run */
     int64_t host_ns, pinned_ns; /* the loader's stages (data/prepare.h), in its own threads */
     /* Time that the compute lane waits for the communication lane or the copy lane. On device 0 of
      * DP it includes its thread's waits for the other threads. */
@@ -47,7 +47,7 @@ struct device_record {
 /* The steps whose spans are kept for --trace. A step of LeNet has about 45 spans, so 1000 steps
  * take 3 MiB per device and give a trace file of 7 MB. */
 enum { TRACE_STEPS = 1000 };
-enum { REPORT_STEPS = 100 }; /* for --report and --pictures, which show only a few */
+enum { REPORT_STEPS = 100 }; /* for --report and --pictures, which show few steps */
 enum { SUM_ORDER_BYTES = 96 };
 
 struct run_record {
@@ -68,7 +68,7 @@ struct run_record {
     char modelled[112];
     double data_seconds; /* disk stage: reading the data sets, once for all jobs of a command */
     int pinned;          /* 1: batches are prepared in pinned memory */
-    int blocking_copies; /* 1: no batch is copied during the kernels */
+    int blocking_copies; /* 1: batches are not copied while kernels run */
     int devices;         /* W */
     int virtual_devices; /* V; 0: off */
     int bits_promised;   /* 1: the rules of docs/design.md section 2 promise equal bits */
@@ -94,7 +94,7 @@ struct run_record {
     int bucket_count;      /* DDP: buckets of gradients */
     int64_t *bucket_bytes; /* [bucket_count] their sizes, in the order in which they fill */
     char choice[256];      /* DDP: the algorithm chosen and why */
-    char unreduced[256];   /* DDP: "rank 1: a, b" had no gradient in the last step */
+    char unreduced[256];   /* DDP: lacked a gradient in the last step: "rank 1: a, b" */
     int bucket_algorithm_count;
     char **bucket_algorithms; /* DDP: [bucket_algorithm_count] the algorithm of each bucket */
     char **names;             /* [parameters] PyTorch's names; record_free frees each */

@@ -10,7 +10,7 @@
  *     thread of device 1:   wait e2  launch  launch  record e7 ...
  *
  * Threads synchronise through events. A stream can only wait for a record that was already issued.
- * So a thread waits here until that record is issued, as a barrier makes it wait in the real run.
+ * So a thread waits here until that record is issued, as it waits at a barrier in the real run.
  *
  * Any thread may write. Ranks that are simulated one after another write into one schedule. */
 #ifndef TRACE_SCHEDULE_H
@@ -34,7 +34,7 @@ enum work_class {
 struct work {
     enum work_class of;
     double flops, bytes;     /* bytes: each operand read or written once, without padding */
-    int groups, group_width; /* in a grouped convolution; the channels that each output reads */
+    int groups, group_width; /* groups of a convolution; channels that each output reads */
     /* For an eager program: the operations that this launch stands for; additions of gradients and
      * of BatchNorm's count, which the formulas lack; and the extra bytes that it moves because it
      * does not fuse what Duet fuses. */

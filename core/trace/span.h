@@ -19,7 +19,7 @@ enum phase {
     PHASE_REPLICATE, /* DP: device 0 sends each device the parameters */
     PHASE_FORWARD,
     PHASE_GATHER,       /* DP: device 0 collects every device's output */
-    PHASE_LOSS,         /* and its gradient with respect to the outputs, dL/dy */
+    PHASE_LOSS,         /* the loss and its gradient with respect to the outputs, dL/dy */
     PHASE_SCATTER_GRAD, /* DP: device 0 sends each device its share of dL/dy */
     PHASE_BACKWARD,
     PHASE_REDUCE,    /* DP: device 0 sums every device's gradients */
@@ -35,8 +35,8 @@ static inline int phase_is_of_host(int phase) {
 }
 const char *phase_name(enum phase phase); /* "forward", "scatter_grad", ...: static storage */
 
-/* The lane of its device on which a span ran. LANE_COPY copies batches to the device during the
- * kernels. LANE_HOST is a thread of the program that waits or prepares. */
+/* The lane of its device on which a span ran. LANE_COPY copies batches to the device while kernels
+ * run. LANE_HOST is a thread of the program that waits or prepares. */
 enum lane { LANE_COMPUTE, LANE_COMM, LANE_COPY, LANE_HOST, LANE_COUNT };
 const char *lane_name(enum lane lane);
 
@@ -82,7 +82,7 @@ static inline int64_t span_busy_ns(const struct span *span) {
 struct span_log {
     struct span *spans; /* owned */
     size_t count, capacity;
-    size_t dropped; /* spans lost for want of host memory */
+    size_t dropped; /* spans lost because host memory ran out */
     int on;         /* 0: span_add does nothing */
 };
 

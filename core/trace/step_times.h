@@ -1,5 +1,5 @@
-/* How the time of a phase varies from step to step. A mean alone cannot tell whether device 0 works
- * longer than another one or was only disturbed in a few steps; the spread over the steps can.
+/* Measures how the time of a phase varies from step to step. A mean cannot show whether device 0
+ * works longer than another or was only disturbed in a few steps; the spread over the steps can.
  *
  * The spread is half the range of the middle 68 % of the steps. For normally distributed times it
  * is the standard deviation. Unlike the standard deviation, it does not grow with the first step,

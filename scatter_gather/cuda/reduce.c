@@ -1,7 +1,7 @@
-/* Reduce-add on GPUs: one kernel on the root's stream, which allreduce runs too
+/* Reduce-add on GPUs is one kernel on the root's stream, which allreduce also uses
  * (device/cuda/kernels/sum.h). It reads a range of all n arenas, adds in fold order in registers,
- * and writes the root's arena. In another order the kernel adds two terms at a time, and the terms
- * of the other GPUs are copied to staging first, where partial sums can stay.
+ * and writes the root's arena. In other orders the kernel adds two terms at a time, and the terms
+ * of the other GPUs are first copied to staging, which can hold partial sums.
  *
  * The root's GPU reads a peer's memory directly if it can reach it. If it cannot, the driver first
  * copies the range through the host into staging on the root. Either way the same bytes cross the

@@ -1,5 +1,5 @@
-/* The calls that the explorer walks through: the collectives, their number of elements, their
- * numbers, and the right results. */
+/* The calls that the explorer walks through: collectives, numbers of elements, values, and the
+ * right results. */
 #ifndef TESTS_ALLREDUCE_EXPLORED_H
 #define TESTS_ALLREDUCE_EXPLORED_H
 

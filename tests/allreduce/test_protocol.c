@@ -2,7 +2,7 @@
  *
  * A run of n ranks is a walk through states: how far each rank is, and what is in memory. A step
  * has two halves, begin (its flags have arrived, it starts to read and write) and end (all is
- * written, its flags are posted), so two steps of different ranks can overlap. From every state the
+ * written, its flags are posted), so steps of different ranks can overlap. From every state the
  * explorer moves each rank that can move, and visits no state twice. So it visits every state that
  * a run can reach, and in each of them:
  *

@@ -1,6 +1,6 @@
 /* duet_ddp_join: ranks with unequal numbers of batches. Gradients are the sum over the ranks that
- * have batches, divided by the number of all ranks or of these. In the end all ranks have the
- * parameters and buffers of the last one. With CUDA_EMULATION the tests also run on GPUs. */
+ * have batches, divided by the number of all ranks or of ranks with batches. In the end all ranks
+ * have the last one's parameters and buffers. With CUDA_EMULATION the tests also run on GPUs. */
 #include <unistd.h>
 
 #include "tests/ddp/program_bed.h"

@@ -1,6 +1,6 @@
-/* Atomic replacement of a file. The order matters: the data reaches the disk (fsync of the file)
- * before a name points at it (rename), and the name reaches the disk (fsync of the folder) before
- * the commit succeeds. */
+/* Replaces a file atomically. The order matters: the data reach the disk (fsync of the file) before
+ * a name points to them (rename), and the name reaches the disk (fsync of the folder) before the
+ * commit succeeds. */
 #include "base/files/atomic_file.h"
 
 #include <errno.h>

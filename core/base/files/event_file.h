@@ -1,5 +1,5 @@
-/* Event files, which TensorBoard reads: named numbers over steps, one record for each. No C library
- * writes them, and the format is small:
+/* Event files, which TensorBoard reads, have one record for each named number and step. No C
+ * library writes them, and the format is small:
  *
  *     file    record, record, ...
  *     record  uint64 length | uint32 masked CRC of it | length bytes | uint32 masked CRC of those

@@ -44,7 +44,7 @@ struct safetensors {
 
 /* Opens a file and checks its whole header. It does not read the tensors' numbers, and an unknown
  * type is an error only when such a tensor is read. The file stays open until safetensors_close.
- * ERR_FAILED names the path and what is wrong, such as the kind of another kind of file. */
+ * ERR_FAILED names the path and what is wrong; a different kind of file is recognised. */
 int safetensors_open(struct safetensors *s, const char *path);
 void safetensors_close(struct safetensors *s); /* takes a zeroed struct and a closed one */
 
@@ -63,8 +63,8 @@ int safetensors_read_as(const struct safetensors *s, const char *dtype, const ch
 const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name);
 const char *safetensors_text(const struct safetensors *s, const char *key);
 
-/* A tensor's name without the prefixes that wrappers of PyTorch add, any number of them: "module."
- * of DP and DDP, "_orig_mod." of torch.compile. */
+/* A tensor's name without the prefixes that PyTorch's wrappers add, any number of them: "module."
+ * from DP and DDP, "_orig_mod." from torch.compile. */
 const char *safetensors_name(const char *name);
 
 /* Reads `bytes` bytes at `offset` of the open file. ERR_FAILED: the file is too short. */

@@ -1,4 +1,4 @@
-/* Writes safetensors. The header is made in memory first, because its length precedes it. */
+/* Writes safetensors. The header is first made in memory, because its length precedes it. */
 #include "base/files/safetensors.h"
 
 #include <stdlib.h>

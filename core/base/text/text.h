@@ -1,4 +1,4 @@
-/* Text for people: wrapped at whole words to the width of their terminal. */
+/* Text for people, wrapped at whole words to the width of their terminal. */
 #ifndef BASE_TEXT_TEXT_H
 #define BASE_TEXT_TEXT_H
 

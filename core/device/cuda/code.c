@@ -1,6 +1,6 @@
 /* Finds the GPUs for which this program holds machine code.
  *
- * nvcc leaves machine code for a few architectures and PTX, an assembly language, for all others.
+ * nvcc makes machine code for a few architectures and PTX, an assembly language, for all others.
  * Code runs on its own architecture and on later ones of the same major version: code for 8.0 also
  * runs on 8.6 and 8.9. On any other GPU the driver compiles the PTX while the kernels are
  * loaded. */

@@ -100,7 +100,7 @@ struct cuda_p2p {
 
 struct cuda_device {
     struct device head;
-    int gpu;     /* CUDA's number of the GPU; several devices may have the same */
+    int gpu;     /* CUDA's number for the GPU; several devices may share it */
     int gpus;    /* GPUs of this machine */
     int sharers; /* devices of this job on this GPU */
     int major, minor, multiprocessors;
@@ -300,8 +300,8 @@ int cuda_stream_close(struct cuda_stream *stream);
  *     CHECK(cuda_begin(stream, "copy peer", bytes, 0));
  *     CUDA_STREAM_CHECK(stream, cudaMemcpyAsync(...), "copy peer");
  *     return cuda_end(stream);
- * `name` is copied. begin makes the device current and returns the stream's error; with
- * spans on both measure. Executors in other folders use them for their kernels. */
+ * `name` is copied. begin makes the device current and returns the stream's error. If spans are on,
+ * both measure. Executors in other folders use them for their kernels. */
 int cuda_begin(struct cuda_stream *stream, const char *name, uint64_t bytes, double flops);
 int cuda_end(struct cuda_stream *stream);
 

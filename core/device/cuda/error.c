@@ -1,4 +1,4 @@
-/* Turns a CUDA error into a message. Three functions differ in who owns the error:
+/* Turns a CUDA error into a message. Three functions differ in the owner of the error:
  *
  *     cuda_fail          a call outside of any stream: the caller's, and nobody keeps it
  *     cuda_stream_fail   a call on a stream: the stream keeps the first one

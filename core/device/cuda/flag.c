@@ -1,5 +1,5 @@
-/* Stream memory operations are functions of the driver, not of the runtime. They are looked up by
- * name, so that a program starts without a driver, and libcuda is never linked. */
+/* Stream memory operations are functions of the driver, not of the runtime. This file looks them up
+ * by name, so that a program starts without a driver, and libcuda is never linked. */
 #include "base/advice.h"
 #include "device/cuda/flag.h"
 

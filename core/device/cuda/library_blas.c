@@ -1,8 +1,8 @@
 /* The three products of a linear layer with cuBLAS.
  *
- * cuBLAS stores matrices by columns. A row-major matrix (R, C) in memory is to cuBLAS a matrix with
- * C rows and R columns, its transpose, without any work. So each product is requested transposed,
- * c' = a' b', which puts the weight first:
+ * cuBLAS stores matrices by columns. cuBLAS sees a row-major matrix (R, C) as a matrix with C rows
+ * and R columns, its transpose, without any work. So each product is requested transposed, c' = a'
+ * b', which puts the weight first:
  *
  *                w (M,K)          w (K,M)           m x n, summed over k
  *     forward    y' = (w')T x'    y' = w' x'        M x N, K

@@ -1,5 +1,5 @@
-/* The phases of a step as NVTX ranges, so that a profiler's timeline shows Duet's own names. A
- * range covers the time in which the work of a phase is enqueued; the profiler lists the kernels
+/* Marks the phases of a step as NVTX ranges, so that a profiler's timeline shows Duet's own names.
+ * A range covers the time in which the work of a phase is enqueued; the profiler lists the kernels
  * below it.
  *
  * Ranges are started and ended by number, not pushed and popped, because a stream may pass from one

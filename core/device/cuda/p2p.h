@@ -5,10 +5,10 @@
 
 #include "device/cuda/cuda.h"
 
-/* Floats of a trial, 4 KiB each way; the seed of the initial contents. */
+/* Floats in a trial, 4 KiB in each direction; the seed of the initial contents. */
 enum { CUDA_P2P_COUNT = 1024, CUDA_P2P_NOBODY = MAX_DEVICES };
 
-/* The memory of one trial, CUDA_P2P_COUNT floats each; all but `host` is device memory. */
+/* The memory of one trial, CUDA_P2P_COUNT floats each. All but `host` is on a device. */
 struct cuda_p2p_trial {
     cudaStream_t stream; /* the trial's own, since it may never end */
     float *loaded;       /* what a kernel has loaded from the peer */
@@ -17,7 +17,7 @@ struct cuda_p2p_trial {
     unsigned own_seed;
     const float *theirs; /* in the peer's memory: pattern `their_seed`, final */
     unsigned their_seed;
-    float *inbox; /* in the peer's memory: a kernel stores the own pattern there */
+    float *inbox; /* in the peer's memory: a kernel stores its own pattern there */
     float *host;  /* pinned */
 };
 

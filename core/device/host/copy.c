@@ -1,5 +1,5 @@
 /* The commands of the emulated GPU's streams: kernels, copies, small writes and host functions.
- * Each is a plain function of its arguments; the stream's policy decides when and where it runs. */
+ * Each is a function of its arguments; the stream's policy decides when and where it runs. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,6 +1,6 @@
 /* The default memory of an emulated device: a share of the machine's available memory, within the
- * limits of this process's cgroups. /proc/meminfo does not show a container's limit; a device that
- * ignored it would be ended by the kernel's out-of-memory killer, without an error message. Without
+ * limits of this process's cgroups. /proc/meminfo does not show a container's limit; the kernel's
+ * out-of-memory killer would end a process that ignored it, without an error message. Without
  * /proc, sysconf(3) says how much is free.
  *
  * Sources: proc(5) for MemAvailable; the kernel's admin-guide/cgroup-v2 (memory.max,

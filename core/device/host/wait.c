@@ -1,4 +1,4 @@
-/* The base of the emulated GPU's streams and events: an error that stays, and timed waits. */
+/* The base of the emulated GPU's streams and events: errors that stay, and timed waits. */
 #include <stdio.h>
 
 #include "base/error.h"

@@ -1,8 +1,8 @@
 /* torch.cat and torch.narrow along any dimension but the batch. They join parts of each sample, or
  * take a part of each sample, also in layout N16.
  *
- * Any x is seen as (N, O, L, I): dimension `dim` has size L, and O and I are the sizes before and
- * after it. Then a part is an image without some of its rows. */
+ * The ops see any x as (N, O, L, I): dimension `dim` has size L, and O and I are the sizes before
+ * and after it. Then a part is an image without some of its rows. */
 #include <string.h>
 
 #include "base/error.h"

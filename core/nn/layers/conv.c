@@ -1,7 +1,7 @@
 /* F.conv2d and F.conv1d with all their options: groups, as in depthwise convolutions, dilation, and
- * windows that are not square. A sequence (N,C,H) is an image (N,C,H,1). Filters for volumes,
- * (O,C,T,K,L), are filters for images with CT channels. Image filters without any of these options
- * have separate, faster kernels. */
+ * windows that are not square. A sequence (N,C,H) is treated as an image (N,C,H,1). Filters for
+ * volumes, (O,C,T,K,L), are filters for images with CT channels. Image filters without any of these
+ * options have separate, faster kernels. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

@@ -1,6 +1,6 @@
-/* nn.Embedding returns the rows of a table that indices name. A row may have several dimensions,
- * for example as a matrix; it is then the list of its numbers. The gradient of a row is the sum
- * over all its uses, in the order of the batch within a segment, and folded over the segments.
+/* nn.Embedding returns the rows of a table that indices name. A row with several dimensions, such
+ * as a matrix, is treated as a list of numbers. The gradient of a row is the sum over all its uses,
+ * in the order of the batch within a segment, and folded over the segments.
  *
  * Indices are int32, or a var of integers, such as the samples of a data set. Indices that are
  * common to all samples, such as the positions of words, are looked up once; each sample gets a

@@ -1,7 +1,7 @@
 /* nn.LayerNorm and nn.GroupNorm normalise each sample separately, so samples exchange nothing, and
  * the layers have no state. Only the gradients of w and b sum over samples.
  *
- * Both are one op on rows, which sees x as (rows, length), with a row for each run of the last
+ * Both use one op on rows, which sees x as (rows, length), with a row for each run of the last
  * dimensions, or for each group of each sample. */
 #include <string.h>
 

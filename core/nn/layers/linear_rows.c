@@ -1,6 +1,6 @@
 /* Linear layers for x (N,..,K). Every run of K numbers is a row, such as a word of a sentence, and
  * all rows of a sample belong to its segment. The operands are PLAIN, because such a layer does not
- * multiply a group of samples at once, as layout N16 stores them. */
+ * multiply a whole group of samples at once, for which N16 is made. */
 #include <string.h>
 
 #include "base/error.h"

@@ -5,7 +5,7 @@
  *     dx = convolution of dy with w
  *     dw = the convolution's own, of the input dy and the gradient x
  *
- * So it needs no extra kernels. A sequence (N,C,H) is an image (N,C,H,1). */
+ * So it needs no extra kernels. A sequence (N,C,H) is treated as an image (N,C,H,1). */
 #include "base/error.h"
 #include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"

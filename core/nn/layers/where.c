@@ -1,5 +1,5 @@
 /* torch.where and masked_fill choose between two operands with a third, whose numbers are 1 or 0,
- * as from a comparison. The third has no gradient. */
+ * as a comparison gives. The third has no gradient. */
 #include <string.h>
 
 #include "base/error.h"

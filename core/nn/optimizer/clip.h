@@ -1,4 +1,4 @@
-/* Clipping of gradients by the norm of all of them, torch.nn.utils.clip_grad_norm_, in two launches
+/* Clips gradients by the norm of all of them, like torch.nn.utils.clip_grad_norm_, in two launches
  * and without the host:
  *
  *     square sums    of each piece of the gradients: the sum of its squares

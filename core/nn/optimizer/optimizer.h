@@ -33,7 +33,7 @@ enum optimizer_kind {
 const char *optimizer_name(enum optimizer_kind kind); /* "sgd", "adadelta", "adam", "adamw" */
 /* The kind with this name; OPTIMIZER_COUNT if none has it. */
 enum optimizer_kind optimizer_named(const char *name);
-/* The default learning rate: 0.2 (the d2l chapter's), 1, 0.001, 0.001. */
+/* The default learning rates: 0.2 (from the d2l chapter), 1, 0.001 and 0.001. */
 double optimizer_learning_rate(enum optimizer_kind kind);
 
 /* Parameters with a separate rate or weight decay (optimizer_groups.c). */
@@ -76,7 +76,7 @@ struct optimizer {
     struct step_block *blocks;     /* device memory: [groups], read by their updates; or NULL */
 };
 
-/* Allocates and zeroes the state on the set's device. ERR_USAGE: a group of config takes none. */
+/* Allocates and zeroes the state on the set's device. ERR_USAGE: a group has no parameter. */
 int optimizer_init(struct optimizer *o, const struct param_set *set,
                    const struct optimizer_config *config);
 /* The device must be idle. NULL, zeroed and half-built are fine. */
@@ -110,7 +110,7 @@ int optimizer_step_used(struct optimizer *o, struct param_set *set, struct step_
 void optimizer_schedule(struct step_block *step, const struct optimizer_config *config,
                         double learning_rate, int64_t update);
 
-/* The op that does an update, and its scalars in args->p. */
+/* The op of an update, and its scalars in args->p. */
 enum op optimizer_op(const struct optimizer_config *config, struct op_args *args);
 
 /* ---- optimizer_state.c: the state in host memory, for checkpoints ---- */

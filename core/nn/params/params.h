@@ -17,7 +17,7 @@ struct tape_step;
 enum {
     MOST_PARAMS = 1 << 16,     /* parameters of a model */
     MOST_WINDOW = 1 << 20,     /* size, stride or padding of a layer */
-    MOST_SAMPLES = 0x7ffffff0, /* samples of a pass: groups of 16 of them are counted in an int */
+    MOST_SAMPLES = 0x7ffffff0, /* samples in a pass, whose groups of 16 an int counts */
 };
 
 /* ---- layers of a model ---- */
@@ -73,7 +73,7 @@ struct duet_params {
     /* [count] 0: PyTorch's grad None. The gradient is zero: the parameter had no part in the last
      * update's loss, or duet_zero_grad followed, and the program has not written to it. */
     char *has_grad;
-    int in_use;      /* 1: none can be frozen any more: somebody relies on gradient addresses */
+    int in_use;      /* 1: gradient addresses are in use, so no parameter may be frozen */
     unsigned zeroed; /* calls of duet_zero_grad so far */
     const struct grad_reducer *reducer; /* NULL: gradients stay in this process */
     struct buffer_set buffers;          /* zeroed: no buffers */
@@ -88,7 +88,7 @@ struct duet_params {
 /* A grad_hook of duet_params that tells the reducer, if one is set. */
 int params_gradient_ready(void *params, int index);
 
-/* Tells the reducer that a pass uses these parameters; struct grad_reducer. */
+/* Tells the reducer that a pass uses these parameters (struct grad_reducer). */
 int params_use(const duet_params *params, const struct param *w, const struct param *b,
                int backward);
 

@@ -16,8 +16,8 @@ struct state {
 };
 
 /* Allocates zeroed host memory. (*values)[i] belongs to parameter i; all values are in one block,
- * which state_values_free frees (NULL is fine). nn/buffer.h says how *buffers is laid out, which is
- * NULL for no buffers; free() frees it. */
+ * which state_values_free frees (NULL is fine). *buffers has the layout of nn/buffer.h, or is NULL
+ * without buffers; free() frees it. */
 int state_values(const struct state *state, float ***values);
 int state_buffers(const struct state *state, void **buffers);
 void state_values_free(float **values);

@@ -6,8 +6,8 @@
  *     node 2: y2 = matmul_add(y1, W3, b3)   |
  *     root:   y2                            |
  *
- * Nodes whose output did not lead to the root are skipped. The gradients of the parameters complete
- * in about the reverse order of registration, which is the order of their arena (nn/param.h). */
+ * It skips nodes whose output did not lead to the root. The gradients of the parameters complete in
+ * about the reverse order of registration, which is the order of their arena (nn/param.h). */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* The step arena: device memory for everything that one step makes. A piece gets the first gap that
- * it fits into, and returns to the arena when its last holder drops it:
+/* The step arena is device memory for everything that one step makes. A piece gets the first gap
+ * that it fits into, and returns to the arena when its last holder drops it:
  *
  *     forward     | x | y0 | y1 | y2 |
  *     backward    | x | y0 | y1 | dy1|        y2 and its gradient are returned
@@ -53,7 +53,7 @@ int step_arena_drop(struct step_arena *a, const void *memory);
 /* The number of holders of the piece that `memory` is in; 0 for memory outside this arena, too. */
 int step_arena_holders(const struct step_arena *a, const void *memory);
 
-/* Returns those pieces numbered first .. end-1 to the arena that nobody holds: `int first =
+/* Returns to the arena those of the pieces first .. end-1 that nothing holds: `int first =
  * a->number; ... step_arena_release(a, first, a->number)`. */
 int step_arena_release(struct step_arena *a, int first, int end);
 

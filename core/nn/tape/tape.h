@@ -1,4 +1,4 @@
-/* The tape: define by run. A forward function calls the ops below as it would write the formula,
+/* The tape is define-by-run. A forward function calls the ops below in the form of the formula,
  *
  *     h = duet_relu(t, duet_linear(t, x, W1, b1));
  *
@@ -6,7 +6,7 @@
  * the first, enqueues the gradients, and fires a hook as soon as the gradient of a parameter is
  * complete.
  *
- * Segments. The batch of a step is made of segments (base/segment.h), one for each virtual device.
+ * Segments. The batch of a step consists of segments (base/segment.h), one for each virtual device.
  * An op on single samples runs once over the whole batch. An op that sums over samples (weight
  * gradients, the loss) runs once for each segment, and the gradient of a parameter is folded over
  * the segments in the fold order (docs/design.md section 2 rule 1) before its hook fires. So the
@@ -19,7 +19,7 @@
  * depend on how many devices share the segments. With one pass neither is set.
  *
  * Memory. Tensors are in the tape's step arena (nn/tape/step_arena.h, charged to MEM_ACTIVATIONS).
- * After two steps it is one block of the size that the largest step needed, so a steady step
+ * After two steps the arena is one block of the size that the largest step needed, so a steady step
  * allocates nothing. tape_begin reuses all of it from the start. It makes all vars invalid, and
  * another stream's reads of the last step must be ordered before it. Gradients of vars are freed
  * during backward; with `once`, values are freed, too (nn/tape/lifetime.c).
@@ -166,7 +166,7 @@ int pass_refuse_inside(duet_tape *tape, const char *function);
 duet_var *tape_add_losses(duet_tape *tape, duet_var *a, duet_var *b);
 
 /* Finds the parameters that have a part in `root`: [i] is 1 if a backward from root, or an earlier
- * pass, gives parameter i a gradient. The result is the tape's, until the next call. */
+ * pass, gives parameter i a gradient. The tape owns the result until the next call. */
 const char *tape_uses(duet_tape *tape, duet_var *root);
 
 /* Makes a leaf from PLAIN data (n, ...) outside the arena. With needs_grad 1, backward leaves its

@@ -1,6 +1,6 @@
-/* The inside of a tape, shared by tape.c (vars and nodes), backward.c (the walk back over them)
- * and the files of ops (layers.c, loss.c, batch_norm.c and others). A new op is written against
- * this file and tape.h. */
+/* The inside of a tape, which tape.c (vars and nodes), backward.c (the walk back over them) and the
+ * files of ops (layers.c, loss.c, batch_norm.c and others) share. A new op needs only this file and
+ * tape.h. */
 #ifndef NN_TAPE_INTERNAL_H
 #define NN_TAPE_INTERNAL_H
 
@@ -21,7 +21,7 @@ enum { SPARES_X = 1, SPARES_X2 = 2, SPARES_X3 = 4, SPARES_Y = 8, SPARES_ALL = 15
 struct node;
 typedef int node_backward(duet_tape *tape, struct node *node);
 
-/* One op of the tape: y = op(x, w, b), op(x, x2) or op(x, x2, x3). Pointers into the tape and the
+/* One op of the tape: y = op(x, w, b), op(x, x2) or op(x, x2, x3). It points into the tape and the
  * param_set. */
 struct node {
     node_backward *backward;
@@ -65,15 +65,15 @@ struct duet_tape {
 
     struct param_use *use; /* per parameter, then per value of parameters */
     char *used;            /* likewise: what tape_uses returns */
-    char *has_grad;        /* 1 once this pass or one before it has written a gradient */
+    char *has_grad;        /* 1 once this or an earlier pass has written a gradient */
     int param_capacity;
     struct tape_rows rows;
     /* Tapes of other devices between which values of this pass have moved (linked.c). */
-    duet_tape *next;     /* the next one of the ring; itself if it is alone */
+    duet_tape *next;     /* the next tape in the ring; itself if it is alone */
     int64_t clock;       /* the clock of the last node, or of one that this tape has seen */
     int torn;            /* 1: a linked tape has begun another pass */
     int walked;          /* nodes that a walk has not reached yet */
-    struct event *moved; /* a tape that copies from this one waits for it; NULL: none did */
+    struct event *moved; /* a tape that copies from this one waits for it; NULL: none has */
 
     int error;         /* code of the first op that failed since tape_begin */
     char message[512]; /* its text */
@@ -101,7 +101,7 @@ struct duet_tape {
     double dropout;             /* the probability of all dropout layers; < 0: their own */
     int sync_bn;                /* 1: every batch_norm is synchronised */
     const struct model *model;  /* the model whose forward runs; NULL: none. For models/ only */
-    int inside_model;           /* 1: the same: a replica begins and ends the pass */
+    int inside_model;           /* 1: likewise; a replica begins and ends the pass */
     int inside_forward;         /* 1: a function of a duet_data_parallel runs */
     struct autograd *remote;    /* the pass of rpc/ that owns this tape; NULL: none */
 };
@@ -111,7 +111,7 @@ int tape_check_links(const duet_tape *t);
 
 /* Keeps `code` and its message if it is the first failure since tape_begin; returns code. */
 int tape_fail(duet_tape *t, int code);
-/* Keeps an ERR_USAGE with this text; returns NULL, for an op to return as its result. */
+/* Keeps an ERR_USAGE with this message, and returns NULL for an op to return as its result. */
 void *tape_refuse(duet_tape *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* 1 if an op must return NULL: the tape is NULL or has failed. A NULL x makes the tape fail. */
@@ -119,7 +119,7 @@ int tape_failed(duet_tape *t, const duet_var *x);
 
 /* An op calls this for an operand whose elements it reads: 1 if it cannot continue, because of an
  * earlier failure or a NULL operand. A deferred relu is computed here, and a view becomes a copy.
- * tape_blocked is for ops that take strided operands: views stay as they are. */
+ * tape_blocked is for ops that take strided operands: views stay unchanged. */
 int tape_stuck(duet_tape *t, duet_var *x);
 int tape_blocked(duet_tape *t, duet_var *x);
 
@@ -203,9 +203,9 @@ int tape_launch_batch(duet_tape *t, enum op op, const struct op_args *args);
 
 /* Launches node->args the same way and appends the node; returns y, the var of out[0]. */
 duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_grad);
-/* The second half of it, for a node that keeps more in its args than was launched. */
+/* The second half of tape_append_op, for a node that keeps more in its args than was launched. */
 duet_var *tape_append_launched(duet_tape *t, enum op op, struct node *node, int needs_grad);
-/* Only its last step: makes y the value of the node's var, and returns the var. */
+/* The last step of tape_append_op: makes y the value of the node's var, and returns the var. */
 duet_var *tape_append(duet_tape *t, struct node *node, struct tensor y, int needs_grad);
 
 /* Launches the op that computes dx from the operands in `args`. With in_place 1, dx may take dy's
@@ -250,7 +250,7 @@ struct tensor tape_in_groups(const struct tensor *x);
 duet_var *tape_part_in_groups(duet_tape *t, duet_var *x, const struct tensor *seen, int dim,
                               int start, int length);
 
-/* Copies from to to; either may be strided. It does nothing without samples. */
+/* Copies `from` to `to`; either may be strided. It does nothing without samples. */
 int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tensor *to);
 
 /* Makes the strided value of x a row-major copy. */
@@ -295,7 +295,7 @@ duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank, 
 int tape_sum_first(duet_tape *t, const struct tensor *parts, const struct tensor *to);
 
 /* In a model's forward function the batch may be split over several devices. Mixing its samples
- * would make the bits depend on the number of devices, so it is refused. 1: refused. */
+ * would make the bits depend on the number of devices. 1: refused. */
 int tape_mixes_samples(duet_tape *t, const char *op);
 
 /* ERR_USAGE if the batch has several segments, so that `op` would mix their samples. */

@@ -4,7 +4,7 @@
  *     4 segments:      make 0 -> A      make 2 -> B      A += B
  *                      make 1 -> B      make 3 -> C      B += C      A += B
  *
- * It is depth first, so 1 + ceil(log2 S) buffers serve S segments; buffer A is the gradient itself.
+ * Depth first, 1 + ceil(log2 S) buffers suffice for S segments; buffer A is the gradient itself.
  *
  * A parameter that is used more than once in a step keeps one buffer for each segment until its
  * last use, because the uses within a segment must be added before the segments: (use 1 + use 2) in

@@ -1,10 +1,10 @@
 /* Kernels that treat each element independently: activations, sums, dropout, fill, scale, clipping
  * and the optimizers.
  *
- * A thread takes four neighbouring elements (a quad) at a time, with 16-byte accesses if all
- * operands are aligned, otherwise and at the tail one by one. Then it moves on by the size of the
- * grid. The arithmetic of an element is the same function either way, so its bits do not depend on
- * where it is in a call. Memory bandwidth limits the speed of these kernels. */
+ * A thread takes four neighbouring elements (a quad) at a time and then moves on by the size of the
+ * grid. It uses 16-byte accesses, but single ones at the tail or if an operand is not aligned. The
+ * arithmetic of an element is the same function either way, so its bits do not depend on where it
+ * is in a call. Memory bandwidth limits the speed of these kernels. */
 #ifndef DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 #define DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 

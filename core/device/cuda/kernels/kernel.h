@@ -8,9 +8,9 @@
  * another, and compares the result with the reference. So index arithmetic, tails and the order of
  * every sum are tested on machines without a GPU.
  *
- * Where the threads of a block work together through shared memory, the kernel is cut into phases
- * with a barrier after each; on the host a phase is a loop over all threads. A read in the same
- * phase in which another thread writes is a race. tests/cuda/test_races.c looks for races under
+ * If the threads of a block work together through shared memory, the kernel is cut into phases with
+ * a barrier after each. On the host a phase is a loop over all threads. A read in the same phase in
+ * which another thread writes is a race. tests/cuda/test_races.c looks for races under
  * ThreadSanitizer, where each of the kernel's threads has its own stack.
  *
  * gcc compiles the source as C and nvcc as CUDA C++, with the same bits for everything except exp

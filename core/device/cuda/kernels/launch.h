@@ -1,6 +1,6 @@
-/* How kernels are launched. Each family of kernels has two files: NAME.h has the source of the
- * kernels, which also runs on the host, and NAME.cu makes __global__ functions from them and
- * launches them. ops.cu says which family serves an op.
+/* Launches kernels. Each family of kernels has two files: NAME.h has the source of the kernels,
+ * which also runs on the host, and NAME.cu makes __global__ functions from them and launches them.
+ * ops.cu says which family serves an op.
  *
  * A kernel takes one struct by value, so a launch is a kernel, a grid and that struct. */
 #ifndef DEVICE_CUDA_KERNELS_LAUNCH_H
@@ -58,8 +58,8 @@ static inline int refuse_size(enum op op) {
     ROW(ALGEBRA, algebra)       \
     ROW(ALONG, places)
 
-/* Each enqueues one op; a refusal is a fail(). A second function per family returns its
- * kernel i, and NULL after the last, for cuda_load_kernels. */
+/* Each enqueues one op, or fail()s to refuse it. A second function per family returns its kernel i,
+ * or NULL after the last, for cuda_load_kernels. */
 #define FAMILY_OF(FAMILY, name)                                                             \
     int enqueue_##name(struct cuda_stream *stream, enum op op, const struct op_args *args); \
     const void *name##_kernel(int i);
@@ -113,7 +113,7 @@ static inline const void *kernel_of(const struct op_kernel (&table)[COUNT], int 
     return NULL;
 }
 
-/* The name##_kernel of a family whose kernels are all in its table `kernels`. */
+/* Defines name##_kernel for a family whose kernels are all in its table `kernels`. */
 #define FAMILY_KERNELS(name)                                                           \
     const void *name##_kernel(int i) {                                                 \
         return i < (int)(sizeof kernels / sizeof *kernels) ? kernels[i].kernel : NULL; \

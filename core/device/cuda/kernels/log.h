@@ -1,6 +1,6 @@
 /* Kernels that write one number of each step into a log, at row step->row: the loss of a segment,
  * and the hash of a tensor. The file also sums the squares of the gradients' pieces, with one block
- * per piece, in the order of device/clip.h: each thread has one of its lanes.
+ * per piece, in the order of device/clip.h: each thread has one lane.
  *
  * The loss is summed in double in the order of the samples, as on the host, by one thread. Its bits
  * are part of the proof that all modes train the same model, and one thread is fast enough for a

@@ -15,9 +15,9 @@
  * has loss 0 and no gradient.
  *
  * Lane l of the 32 lanes takes the columns l, l + 32, ...; then the lanes' parts are added in fold
- * order (base/fold.h). This order depends only on the number of classes, so a row has the same bits
- * among any number of rows. A label outside the row gives a NaN loss and NaN gradients instead of a
- * read past the row. */
+ * order (base/fold.h). This order depends only on the number of classes, so a row's bits do not
+ * depend on the number of rows. A label outside the row gives a NaN loss and NaN gradients instead
+ * of a read past the row. */
 #ifndef DEVICE_CUDA_KERNELS_LOSS_H
 #define DEVICE_CUDA_KERNELS_LOSS_H
 

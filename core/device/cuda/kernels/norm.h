@@ -4,7 +4,7 @@
  * with a block for each. Each thread has a sum in double; these are folded in shared memory. If a
  * channel has several parts, each block writes its part to the workspace, as ranks do for
  * SyncBatchNorm, and the same kernel merges them. The order depends only on the shape. Double
- * precision costs next to nothing here: the kernels read memory far more slowly than they add.
+ * precision costs almost nothing here, since the kernels read memory far more slowly than they add.
  *
  * With only one block per channel a GPU would be mostly idle: the moments of 64 channels with
  * 131,072 values took 313 us on an H200, as long as the convolution before them.
@@ -110,7 +110,7 @@ static inline int norm_cut(struct norm *n, double *workspace, struct norm *merge
 
 /* ---- over a part of a channel: one block each ---- */
 
-/* Which part of which channel, where its values begin and end, and where its results go. */
+/* A part of a channel, where its values begin and end, and where its results go. */
 struct norm_part {
     int c;
     uint32_t begin, end;

@@ -1,7 +1,7 @@
-/* How a product (product.h) is mapped to a GPU: which tile, how many blocks, and into how many
- * splits its depth is cut. All of it depends on the shape and on constants, never on the present
- * GPU or a timing, so the same shape is always computed in the same way. Only the splits affect the
- * bits, because they cut the chain of a sum.
+/* Maps a product (product.h) to a GPU: it chooses the tile, the number of blocks, and the number of
+ * splits of the depth. All of it depends on the shape and on constants, never on the present GPU or
+ * a timing, so the same shape is always computed in the same way. Only the splits affect the bits,
+ * because they cut the chain of a sum.
  *
  * The model: the MULTIPROCESSORS blocks of a wave run at once, and a block's time is its area
  * divided by the speed of its tile, relative to the large tile. The small ones read shared memory
@@ -13,7 +13,7 @@
 #include "device/cuda/kernels/tile.h"
 
 enum {
-    MULTIPROCESSORS = 132, /* those of an H100 or H200, but a constant on every GPU, see above */
+    MULTIPROCESSORS = 132, /* as on an H100 or H200, but constant on every GPU, see above */
     BLOCKS_WANTED = 2 * MULTIPROCESSORS,
     SPLIT_DEPTH = 64, /* the least depth of a split, so that adding the splits stays cheap */
     TF32_CHANNELS = 64,

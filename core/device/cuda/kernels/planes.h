@@ -1,11 +1,11 @@
 /* Convolutions with small filters, forward and for the data's gradient, without computing the
  * matrix b at all.
  *
- * tile.h fetches each element of b by itself: two comparisons, an address and a store to shared
- * memory for every (tap, pixel), though k * k taps read the same pixel. With few rows (20 channels)
- * that costs more than the multiplications. Here a block keeps, for one channel at a time, the
- * piece of the image that its pixels read, with the zeros of the padding. A tap is then only an
- * offset, the same for all pixels. For each channel:
+ * tile.h fetches each element of b separately, with two comparisons, an address and a store to
+ * shared memory for every (tap, pixel), though k * k taps read the same pixel. With few rows (20
+ * channels) that costs more than the multiplications. Here a block keeps, for one channel at a
+ * time, the piece of the image that its pixels read, with the zeros of the padding. A tap is then
+ * only an offset, the same for all pixels. For each channel:
  *
  *     the next channel's piece and weights -> the other half of shared memory,
  *                                             by asynchronous copies (cp.async)
@@ -17,9 +17,9 @@
  * weights, and their pixels are adjacent, in different banks.
  *
  * If columns are counted (sample, row, column), a warp's pixels come from many rows of an image. In
- * the gradient of a convolution without padding many taps are then outside of dy for some of them:
- * in LeNet's second convolution, 20 of the 65 rows of taps that the 13 rows of an image have. Such
- * a gradient counts its columns (row, sample, column) instead. A warp then has pixels of one row,
+ * the gradient of a convolution without padding, many taps are then outside of dy for some of these
+ * pixels: in LeNet's second convolution, 20 of the 65 rows of taps of an image's 13 rows. Such a
+ * gradient counts its columns (row, sample, column) instead. A warp then has pixels of one row,
  * seldom of two, and skips the rows of taps that are outside for all:
  *
  *     row of dx     0   1   2   3   4 to 8   9  10  11  12
@@ -169,8 +169,8 @@ DUET_HD uint32_t planes_plain_col(const struct planes *q, const struct planes_ra
     return n * q->to.pixels + row * (uint32_t)q->to.width + column;
 }
 
-/* The rows of taps that are inside dy for any pixel of a warp, which begins with column `first`:
- * bit ky. dx's row h meets dy's row h - ky. The same for all lanes. */
+/* The rows of taps inside dy for any pixel of a warp that begins with column `first`: bit ky is set
+ * for row ky. dx's row h meets dy's row h - ky. All lanes have the same result. */
 DUET_HD uint32_t planes_taps(int k, const struct planes *q, const struct planes_range *r,
                              uint32_t first) {
     uint32_t last = first + 32 * PLANES_COLS - 1, taps = 0, rest;
@@ -185,8 +185,8 @@ DUET_HD uint32_t planes_taps(int k, const struct planes *q, const struct planes_
 }
 
 /* A thread's copies for one channel and its pixels: the sources in the next channel, the
- * destinations in the first half of shared memory, and which of the copies exist, as a bit for each
- * of a, then of b. */
+ * destinations in the first half of shared memory, and a bit for each copy that exists, those of a
+ * before those of b. */
 struct planes_thread {
     const float *from_a[PLANES_FETCH_A], *from_b[PLANES_FETCH_B];
     uint32_t to_a[PLANES_FETCH_A], to_b[PLANES_FETCH_B], there;

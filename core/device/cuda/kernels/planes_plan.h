@@ -1,5 +1,5 @@
-/* How planes.h is mapped to a GPU: the warps of a block, the order of the columns, how much of an
- * image a block keeps, and which convolutions use it. */
+/* Maps planes.h to a GPU: the warps of a block, the order of the columns, the part of an image that
+ * a block keeps, and the convolutions that use it. */
 #ifndef DEVICE_CUDA_KERNELS_PLANES_PLAN_H
 #define DEVICE_CUDA_KERNELS_PLANES_PLAN_H
 
@@ -47,7 +47,7 @@ static inline uint32_t planes_blocks(const struct planes *q) {
     return q->p.row_tiles * q->p.col_tiles;
 }
 
-/* Rows of the largest piece, whichever pixel a block starts with. */
+/* Rows of the largest piece, for any first pixel of a block. */
 static inline uint64_t planes_most_rows(const struct planes *q) {
     uint64_t more = planes_cols_a_block(q) - 2; /* pixels after the first two */
     uint64_t rows = more / (uint64_t)q->to.width + 2, samples = more / q->to.pixels + 2;

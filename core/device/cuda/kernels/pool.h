@@ -111,7 +111,7 @@ DUET_HD const float *window_of(const struct pool *p, size_t plane, int row, int 
            (size_t)(column * p->stride[1]);
 }
 
-/* The value of a pixel as the pool sees it. A NaN stays a NaN. */
+/* The value of a pixel for the pool. A NaN stays a NaN. */
 DUET_HD float seen(const struct pool *p, float x) {
     return x < p->least ? p->least : x;
 }
@@ -152,7 +152,7 @@ DUET_HD void k_avg_pool_2x2_forward(const struct pool *p, struct place at) {
 }
 
 /* The position of the window's maximum, as an offset from its first pixel; its value goes into
- * *most. The first of equal maxima wins; a NaN wins over all, and the last of several NaNs. */
+ * *most. The first of equal maxima wins; a NaN beats all numbers, the last NaN all others. */
 DUET_HD int window_argmax(const struct pool *p, int is_2x2, const float *window, float *most) {
     int best = 0;
     *most = seen(p, window[0]);

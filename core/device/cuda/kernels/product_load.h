@@ -116,7 +116,7 @@ DUET_HD struct entry dy_over(int kind, const struct product *p, struct spot at, 
                     there && row < (uint32_t)p->y.height && column < (uint32_t)p->y.width);
 }
 
-/* What the loads of a convolution compute by division, each only when it changes:
+/* The loads of a convolution compute these by division, each only when it changes:
  *
  *     for a column      a thread's spots (forward, data) or taps (weight), once a block
  *     for one d         channel and tap (data), or sample, pixel and spot (weight), once a slab
@@ -127,7 +127,7 @@ struct column {
     struct tap tap;
 };
 
-/* For one d: outer and rest are the quotient and the remainder that entry_a needs. */
+/* Data for one d: outer and rest are the quotient and the remainder that entry_a needs. */
 struct depth {
     uint32_t outer, rest;
     struct spot spot;

@@ -126,7 +126,7 @@ DUET_BLOCK void k_recurrent_forward(const struct recurrence *r, struct place at)
 
 /* ---- backward ---- */
 
-/* The gradient that the next step, whose row of du this is, passes back to unit j through w. */
+/* The gradient that the next step passes back to unit j through w; du is that step's row. */
 DUET_HD float recurrent_back_sum(const struct recurrence *r, const float *du, int j) {
     float sum = 0;
     for (int row = 0; row < r->rows; row++)

@@ -21,8 +21,8 @@
 
 enum { TF32_DEPTH = 8, TF32_DOWN = 2, TF32_ACROSS = 4 };
 
-/* The row and column in the tile of a lane's element i, which is c[i % 4] of the product i / 16
- * down and i / 4 % 4 across. */
+/* The row and column of a lane's element i in the tile. The element is c[i % 4] of the product at i
+ * / 16 down and i / 4 % 4 across. */
 DUET_HD uint32_t tf32_row(uint32_t thread, int i) {
     return thread / 64 * 32 + (uint32_t)(i / 16 * 16) + thread % 32 / 4 + (uint32_t)(i % 4 / 2 * 8);
 }
@@ -43,8 +43,8 @@ DUET_HD uint32_t tf32_of(float x) {
 #endif
 }
 
-/* Offsets in a slab, which has a row of `pitch` floats for each d: of a[i % 4] of the product i / 4
- * down, and of b[i % 2] of the product i / 2 across. */
+/* Offsets in a slab, which has a row of `pitch` floats for each d: for a[i % 4] of the product i /
+ * 4 down, and for b[i % 2] of the product i / 2 across. */
 DUET_HD uint32_t tf32_at_a(uint32_t thread, int i, uint32_t pitch) {
     return (thread % 4 + (uint32_t)(i % 4 / 2 * 4)) * pitch + thread / 64 * 32 + thread % 32 / 4 +
            (uint32_t)(i / 4 * 16 + i % 2 * 8);

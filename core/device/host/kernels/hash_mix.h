@@ -1,6 +1,6 @@
-/* The hash that shows whether two devices hold the same tensor: the sum over all elements of
- * mix(bits, index), mod 2^64. Integer addition gives the same sum in any order, so a device may
- * add its elements in any order; the index in the mix makes two exchanged elements visible.
+/* A hash shows whether two devices hold the same tensor. It is the sum over all elements of
+ * mix(bits, index), mod 2^64. Integer addition gives the same sum in any order, so a device may add
+ * its elements in any order. The index in the mix reveals exchanged elements.
  *
  * The mixer is the finaliser of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom
  * number generators", 2014): each input bit flips each output bit with a probability close to one

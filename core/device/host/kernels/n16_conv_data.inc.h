@@ -7,8 +7,8 @@
  * reach. T pixels of dy reach T + K - 1 pixels of dx; the last K - 1 are passed to the next tile
  * through memory. All other shapes use the tiles of the forward pass.
  *
- * The order in which a pixel's terms are added depends only on the shape, so a sample gets the
- * same bits whichever samples share its batch. */
+ * The order in which a pixel's terms are added depends only on the shape, so a sample has the same
+ * bits whichever samples share its batch. */
 
 #if ACCUMULATORS >= 28
 #define DATA_CHANNELS 2

@@ -1,7 +1,7 @@
 /* Convolution in N16, backward to the weights: dw[o][tap] is the sum over samples and pixels of
  * dy[o] * x at that tap. A tap is one (c, ky, kx) of the filter.
  *
- * The register tile is outputs x taps (5 x 5, or 4 x 6 where that wastes less). For each pixel it
+ * The register tile is outputs x taps (5 x 5, or 4 x 6 if that wastes less). For each pixel it
  * loads 5 vectors of dy and 5 of x and does 25 multiply-adds; every lane sums its own samples, and
  * the sixteen lanes are added once, at the very end. To keep dy in the first-level cache, several
  * tiles of taps use one band of its rows before the next band; between bands the accumulators of

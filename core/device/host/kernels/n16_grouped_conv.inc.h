@@ -156,7 +156,7 @@ INLINE void run_tiles(const struct window_row *r, const struct line *l, int taps
     }
 }
 
-/* Computes pixels at .. end-1 of a line, as far as they exist. */
+/* Computes those of the pixels at .. end-1 that a line has. */
 static void run_line(const struct window_row *r, const struct line *l, int at, int end,
                      float start) {
     if (end > l->count) end = l->count;
@@ -173,7 +173,7 @@ static void run_line(const struct window_row *r, const struct line *l, int at, i
     }
 }
 
-/* Lines of a side, the longest first; a side with more takes several rounds. */
+/* Lines of a side, the longest first. A side with more lines takes several rounds. */
 struct lines {
     int count;
     struct line line[8];

@@ -1,5 +1,5 @@
-/* The fully connected layer in N16. The forward pass and the one backward to the data are the
- * product of n16_product.inc.h, for planes of one pixel.
+/* The fully connected layer in N16. Forward and backward to the data use the product of
+ * n16_product.inc.h, with planes of one pixel.
  *
  * The weight gradient sums over samples: dw(a,b) = sum over n of A[n][a] * B[n][b]. B is transposed
  * into rows in a panel on the stack, 32 columns wide. A vector then has WIDE neighbours of dw, an

@@ -21,7 +21,7 @@ struct matmul {
     size_t y_i;          /* from one row of y to the next */
     size_t b_i;          /* from one row of b, as stored, to the next; 0: they are dense */
     int transposed;      /* 1: b is stored as (columns, depth), not (depth, columns) */
-    int adds;            /* 1: the products are added to what y holds */
+    int adds;            /* 1: the products are added to y */
     const float *panels; /* panels of b, from matmul_panels; NULL: they are made on the stack */
 };
 

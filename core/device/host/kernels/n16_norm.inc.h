@@ -123,7 +123,7 @@ INLINE double sum_of_lanes(double *sums) {
     return sums[0];
 }
 
-/* Both sums over channel c; `dy` may be NULL. */
+/* Computes both sums over channel c; `dy` may be NULL. */
 INLINE void norm_channel(const struct norm *s, const float *x, const float *dy, int c,
                          double centre, double *plain, double *weighted) {
     double lanes[2][GROUP];

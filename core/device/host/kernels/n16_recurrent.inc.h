@@ -36,7 +36,7 @@ INLINE vec sigmoid_vec(vec x) {
     return splat(1) / (fused(e.scale, e.p, e.scale) + splat(1));
 }
 
-/* (e^2x - 1) / (e^2x + 1): as e^2x - 1 is scale p + (scale - 1), a small x loses no bits. */
+/* (e^2x - 1) / (e^2x + 1). Since e^2x - 1 is scale p + (scale - 1), a small x loses no bits. */
 INLINE vec tanh_vec(vec x) {
     struct exponential e = exponential_of(x + x);
     vec minus_one = fused(e.scale, e.p, e.scale - splat(1));
@@ -125,7 +125,7 @@ INLINE void recurrent_cell(const struct recurrence *r, const float *u, const flo
     }
 }
 
-/* work = b_hh, and the gates if they may be added before the product. */
+/* work = b_hh, plus the gates if they may be added before the product. */
 static void recurrent_begin(const struct recurrence *r, const struct op_args *a, size_t at) {
     const float *b = tensor_f32(&a->in[2]);
     size_t rows = (size_t)r->rows;

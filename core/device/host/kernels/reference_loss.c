@@ -1,5 +1,5 @@
 /* Computes losses row by row, in double. Losses with labels are in softmax_rows.inc.h, losses
- * between numbers here. A row has the same bits among any number of rows. */
+ * between numbers here. A row's bits do not depend on the number of rows. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Softmax and the losses, row by row and in double from the scores to the row's loss. A row has the
- * same bits among any number of rows. The row's maximum is subtracted before exp, so large scores
+/* Softmax and the losses, row by row and in double from the scores to the row's loss. A row's bits
+ * do not depend on the number of rows. The row's maximum is subtracted before exp, so large scores
  * do not overflow:
  *
  *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max)), softmax(x) its exp
@@ -24,7 +24,7 @@
  * vectorises the loops over exp. */
 #include "device/elementary.h"
 
-/* 1 if the largest score, the first of equals, is the label's. */
+/* 1 if the label has the largest score, or the first of several equal ones. */
 static inline int32_t is_hit(const float *scores, int classes, int label) {
     int best = 0;
     for (int j = 1; j < classes; j++)
@@ -45,7 +45,7 @@ static inline double class_weight(const struct op_args *a, int class) {
     return a->in[3].data ? tensor_f32(&a->in[3])[class] : 1;
 }
 
-/* The sum of all classes' weights in a row's loss: 1 unless classes have weights. */
+/* The sum of all classes' weights in a row's loss, which is 1 without class weights. */
 static inline double weights_of_all(const struct op_args *a, int label, int classes) {
     double e = a->p.loss.smoothing, all = 0;
     if (!a->in[3].data) return 1;
@@ -71,7 +71,7 @@ static inline struct softmax_row softmax_of(const float *x, int classes) {
     struct softmax_row r = {x[0], 0};
     for (int j = 1; j < classes; j++)
         if (x[j] > r.max || isnan(x[j])) r.max = x[j];
-    double sum = 0, part[64]; /* computed independently, and added in order */
+    double sum = 0, part[64]; /* computed independently, added in order */
     for (int j = 0, n; j < classes; j += n) {
         n = classes - j < 64 ? classes - j : 64;
         for (int k = 0; k < n; k++)
