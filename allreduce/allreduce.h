@@ -1,10 +1,10 @@
 /* Allreduce for the ranks of a job. It works in place: afterwards every rank's buffer holds the sum
  * over all ranks.
  *
- *     plan.h        what each rank does, as integers: naive, oneshot, direct, ring, tree, fused
- *     select.h      which algorithm is the fastest for a size
+ *     plan.h        what each rank does, in integers: naive, oneshot, direct, ring, tree, fused
+ *     select.h      finds the fastest algorithm for a size
  *     executor.h    how a plan runs: on emulated devices, on GPUs
- *     allreduce.h   what DDP calls: share memory between the ranks, put calls on a stream
+ *     allreduce.h   DDP's interface: shares memory between the ranks, puts calls on a stream
  *
  * Each rank holds one slab of device memory, flags and scratch (cause "comm"), and registers the
  * buffers that it wants summed. All other ranks map both; a call then loads from them and stores to

@@ -11,17 +11,17 @@
  *     oneshot      (n-1) S                                    the same
  *     direct       2 (n-1)/n S             S + (n-2) c[r]              S + (n-2) c[r]
  *     ring         2 (n-1)/n S             2 S - c[r] - c[r+1]         2 S - c[r+1] - c[r+2]
- *     tree         at most 2 S             of each tree's half of S, once for each neighbour
+ *     tree         at most 2 S             half of S in each tree, once per neighbour
  *     all-gather   (n-1)/n S               S - c[r]                    (n-1) c[r]
  *     broadcast    rank 0: 0, else S       the same                    rank 0: (n-1) S, else 0
  *
  * Process groups (group/plans/windows.h; S is one block, the root and the sender are rank 0, the
  * receiver is rank 1) move blocks whole, so there both are the same:
  *
- *     BROADCAST, SCATTER         rank 0 gives (n-1) S, the others take S
- *     REDUCE, GATHER             rank 0 takes (n-1) S, the others give S
+ *     BROADCAST, SCATTER         rank 0 sends (n-1) S, the others receive S
+ *     REDUCE, GATHER             rank 0 receives (n-1) S, the others send S
  *     ALL_GATHER, ALL_TO_ALL,
- *     REDUCE_SCATTER             (n-1) S into each rank, and out of it
+ *     REDUCE_SCATTER             each rank receives and sends (n-1) S
  *     SEND                       S
  *
  * In every allreduce a rank receives as many bytes as it sends, except for a ring with chunks of

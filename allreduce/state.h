@@ -1,8 +1,8 @@
 /* The object behind allreduce.h, for its three files:
  *
- *     allreduce.c   its beginning and its end
+ *     allreduce.c   makes and frees it
  *     memory.c      memory that the ranks share: flags, scratch, registered buffers
- *     enqueue.c     plans that are kept, calls put on a stream
+ *     enqueue.c     keeps plans and puts calls on a stream
  */
 #ifndef ALLREDUCE_STATE_H
 #define ALLREDUCE_STATE_H

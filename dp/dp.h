@@ -7,7 +7,7 @@
  *     program.c           what each device does in forward and backward, and the calls of duet.h
  *     program_open.c      allocates and frees its objects
  *     program_rows.c      cuts into rows: inputs, outputs, their gradients
- *     program_dim.c       the same along another dimension than that of rows
+ *     program_dim.c       the same along a dimension other than rows
  *     program_passes.c    results of a backward: sums over several passes, the gradient of x */
 #ifndef DP_DP_H
 #define DP_DP_H

@@ -2,9 +2,9 @@
  * among the arguments and results of forward:
  *
  *     input i    [rows .............]   on device 0
- *                [0   |1   |2   |3  ]   torch.chunk, for each input alone
- *     output o   [0  |1  |2  |3     ]   the replicas' rows, however many each has
- *     gradient   [0  |1  |2  |3     ]   cut as the output was laid together */
+ *                [0   |1   |2   |3  ]   torch.chunk, for each input separately
+ *     output o   [0  |1  |2  |3     ]   the replicas' rows, any number each
+ *     gradient   [0  |1  |2  |3     ]   cut as the output was joined */
 #include <stdio.h>
 #include <string.h>
 

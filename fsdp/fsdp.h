@@ -1,11 +1,11 @@
 /* Sharded data parallel, PyTorch's FSDP: a process per device as in ddp/, but no rank holds the
  * whole model. Each rank keeps a shard, 1/W of the model, and updates only that.
  *
- *     units.h        which parameters are gathered together; how a unit is cut into shards
- *     fsdp.c         gathers a unit before it is used, sums its gradients behind it
- *     layout.c       device memory: shards, and slots in which whole units lie for a while
- *     init.c         its beginning and its end
- *     state.c        whole values and whole optimizer state, for who reads or writes them
+ *     units.h        the units of parameters, and their cut into shards
+ *     fsdp.c         gathers a unit before its use, and sums its gradients after it
+ *     layout.c       device memory: shards, and slots that hold whole units for a while
+ *     init.c         makes and frees the object
+ *     state.c        whole values and whole optimizer state, for files and programs
  *     program.c      the call of duet.h
  *     allreduce/     the all-gather and the reduce-scatter, on the communication stream
  *
@@ -23,7 +23,7 @@
  *
  * `shard` selects what is split, as in ZeRO:
  *
- *                       values              gradients           optimizer    bytes a step and rank
+ *                       values              gradients           optimizer    bytes/step, per rank
  *     OPTIMIZER   (1)   whole               whole               a W-th       2 (W-1)/W S
  *     GRADIENTS   (2)   whole               a W-th, 2 slots     a W-th       2 (W-1)/W S
  *     PARAMETERS  (3)   a W-th, 2 slots     a W-th, 2 slots     a W-th       3 (W-1)/W S

@@ -1,11 +1,11 @@
 /* A unit is a set of parameters that are gathered together. This file cuts units into shards.
  *
- *     unit       the parameters of neighbouring layers, one behind the other in one flat buffer,
- *                those that are trained first: FSDP's flat parameter
- *     shard r    block r of W equal blocks of the flat buffer: what rank r keeps
+ *     unit       the parameters of neighbouring layers, one after another in a flat buffer, the
+ *                trained ones first: FSDP's flat parameter
+ *     shard r    block r of W equal blocks of the flat buffer, which rank r keeps
  *
  *     flat       | W2        | b2 | W1             | b1 | pad |
- *     shards     | rank 0       | rank 1      | rank 2      |        cut anywhere, also in a weight
+ *     shards     | rank 0       | rank 1      | rank 2      |     cuts anywhere, even in a weight
  *
  * The trained part and the frozen part are split separately, because only the first has gradients.
  * It computes only with integers, which are equal on every rank. */
@@ -41,8 +41,8 @@ static inline size_t fsdp_flat(const struct fsdp_units *u, int unit) {
 /* Cuts the parameters of a set into units. `words` says how:
  *
  *     ""              neighbouring layers, until they hold 1/16 of all elements
- *     "25" or "0.5"   until they hold so many MiB
- *     "conv,fc.0"     each module that is named; what is left is its own unit
+ *     "25" or "0.5"   until they hold this many MiB
+ *     "conv,fc.0"     each named module; the rest is one more unit
  *
  * A layer is never cut. The first two ways also keep a block whole, or make each of its layers a
  * unit. ERR_USAGE: no parameter has a name from `words`. */

@@ -2,9 +2,9 @@
  * Device 0 leads unless device_group_lead says otherwise.
  *
  *     scatter                lead -> all   rows of a tensor, sizes[r] of them to device r
- *     gather                 all -> lead   the way back
+ *     gather                 all -> lead   the reverse
  *     broadcast_coalesced    lead -> all   the same values to each, in groups of 10 MiB
- *     reduce_add_coalesced   all -> 0      the sum in fold order (base/fold.h), or in another
+ *     reduce_add_coalesced   all -> 0      the sum, by default in fold order (base/fold.h)
  *
  * A step scatters the batch, its labels and dL/dy, gathers the outputs, broadcasts the parameters
  * and reduces the gradients. shards.h has the sharded reduce, in which every device adds up a part.

@@ -12,9 +12,9 @@
  *
  * A turn is one step of the plan. Thread r < n of a block handles the flags of rank r:
  *
- *     phase 1   posts to rank r what the previous step has completed; computes rank r's pointers;
+ *     phase 1   posts the previous step to rank r; computes rank r's pointers;
  *               waits for rank r's flag of this step
- *     phase 2   all threads move the channel's part of the step (left out if it moves nothing)
+ *     phase 2   all threads move the channel's part of the step, if any
  *
  * A barrier ends each phase. So a post follows the barrier after the stores of the data, and the
  * first load of the data follows the barrier after the wait:

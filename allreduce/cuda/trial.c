@@ -1,13 +1,13 @@
 /* Before ranks access each other's device memory, each tests the path to every other GPU with 4 KiB
  * in both directions (device/cuda/p2p.c says why). All ranks do this together:
  *
- *     exchange      which GPU each rank has, and which ways it has not tried yet
+ *     exchange      the GPU of each rank, and the paths that it has not tested yet
  *     each rank     a block of its slab: own | loaded | copied | inbox of rank 0, 1, ... | spare
- *     exchange      where the blocks lie; their contents are final
+ *     exchange      addresses of the blocks, whose contents are final
  *     each rank     loads and copies `own` of every peer, stores its own into its inbox there
- *     exchange      which of them were right, and that all stores are done
- *     each rank     looks into its inboxes
- *     exchange      which of them came right
+ *     exchange      the results; all stores are done
+ *     each rank     checks its inboxes
+ *     exchange      the results
  *
  * A pair of GPUs works if every transfer was correct on both. If no rank has anything to try, the
  * trial ends after the first line. A rank whose trial hangs ends the job. */

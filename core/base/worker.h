@@ -3,7 +3,7 @@
  *     who gives and waits                       a thread of the worker
  *     sets run and context
  *     worker_give         the task is GIVEN     -> RUNNING   run(context)
- *     worker_wait         until it has ENDED    <- ENDED     its code and its error's text are kept
+ *     worker_wait         until it has ENDED    <- ENDED     its code and its message are kept
  *     task_end            fails with both
  *
  * A task is in memory of the thread that gives it. That thread may access the task and its data

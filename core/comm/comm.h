@@ -201,7 +201,7 @@ struct wait {
      * two polls, so a job survives an hour of Ctrl-Z. */
     int64_t last_poll; /* in ns, from now_ns() */
     int64_t left, all; /* ns until the deadline, now and at the start */
-    int shown, warned; /* whereabouts.c: the card shows this wait; it has warned */
+    int shown, warned; /* whereabouts.c: 1: the card shows this wait; 1: it has warned */
 };
 void comm_distant_begin(struct comm *comm, struct wait *wait,
                         const struct comm_wait_reason *reason);

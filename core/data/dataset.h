@@ -129,10 +129,10 @@ struct sample_shape dataset_shape(const struct dataset_config *config);
  * (data/synthetic.h). "random" is drawn as PyTorch draws it, in this order:
  *
  *     torch.manual_seed(seed)
- *     samples = torch.randn(count, C, H, W)              or torch.randint(0, below, ...); of
- *               several parts each is drawn so, one after the other
+ *     samples = torch.randn(count, C, H, W)              or torch.randint(0, below, ...), part
+ *               after part if a sample has several
  *     labels  = torch.randint(0, classes, (count,))      or targets = torch.randn(count, classes)
- *               torch.randint(0, classes, (count, places)) where a sample has several
+ *               torch.randint(0, classes, (count, places)) for several per sample
  *
  * data/dataset_tensors.c reads a file of tensors.
  *

@@ -1,11 +1,11 @@
 /* A data set in one safetensors file of named tensors:
  *
- *     x   (count, ...)    float32, as they are; uint8, images: byte / 255; int32, int64: whole
- *                         numbers, as tokens
+ *     x   (count, ...)    float32: unchanged; uint8: images, byte / 255; int32, int64: integers,
+ *                         such as tokens
  *     y   (count)         int32, int64, uint8: the label of each sample
- *         (count, ...)    several labels of each, as of the next token at every place
+ *         (count, ...)    several labels per sample, such as the next token at every position;
  *                         float32: targets of the loss mse
- *     x_test, y_test      the test part, alike; without them there is none
+ *     x_test, y_test      the test part in the same form; it may be missing
  *
  * Samples are kept as bytes or as floats. A float holds integers up to 2^24 exactly, so larger
  * ones are refused. */

@@ -1,10 +1,10 @@
 /* Moves the samples of a batch from the data set into memory that a device can copy from. Two of a
  * loader's four stages are in this file:
  *
- *     disk     files -> the data set in host memory       once a run (train/shared_data.h)
- *     host     the data set -> the rows of the batch      its samples lie anywhere in the data set
- *     pinned   these rows -> floats in staging memory     which is pinned: a device can read it
- *     device   staging memory -> the device               by the copy stream (models/input.c) */
+ *     disk     files -> the data set in host memory       once per run (train/shared_data.h)
+ *     host     the data set -> the rows of the batch      samples are anywhere in the set
+ *     pinned   these rows -> floats in staging memory     pinned, so a device can read it
+ *     device   staging memory -> the device               on the copy stream (models/input.c) */
 #ifndef DATA_PREPARE_H
 #define DATA_PREPARE_H
 

@@ -14,16 +14,16 @@
  *     SCALE       a x                    SHIFT  x + a
  *     ABS         |x|
  *     SILU        x / (1 + exp(-x))
- *     HARDSWISH   x min(max(x + 3, 0), 6) / 6            HARDSIGMOID  the same without the x before
+ *     HARDSWISH   x min(max(x + 3, 0), 6) / 6            HARDSIGMOID  min(max(x + 3, 0), 6) / 6
  *     SOFTPLUS    x > 20 ? x : log(1 + exp(x))           nn.Softplus()
- *     ABOVE       x > a ? 1 : 0          EQUAL  x == a ? 1 : 0; neither has a gradient
+ *     ABOVE       x > a ? 1 : 0          EQUAL  x == a ? 1 : 0; both without a gradient
  *     ERF         the error function
  *     SIN, COS    of x radians
- *     ROUND       the nearest integer, of two the even one; FLOOR, CEIL, TRUNC round down, up
- *                 and towards 0; none has a slope
- *     REMAINDER   what x / a, rounded down, leaves of x, so it has the sign of a; FMOD: what it
- *                 leaves rounded towards 0. FLOOR_DIVIDE  x / a rounded down, without a slope. All
- *                 are exact, but for the a that is added to a remainder of the other sign
+ *     ROUND       the nearest integer, ties to even; FLOOR, CEIL, TRUNC round down, up and
+ *                 towards 0; all have gradient 0
+ *     REMAINDER   x - a FLOOR(x / a), with the sign of a; FMOD  x - a TRUNC(x / a);
+ *                 FLOOR_DIVIDE  FLOOR(x / a), with gradient 0. All are exact, except for the a
+ *                 that is added to a remainder with the other sign
  *     EXP, LOG, SQRT, RECIPROCAL; POW  x to the power of a
  *
  * Functions that need exp, log, erfc, tanh or sin (device/elementary.h) are computed in double and

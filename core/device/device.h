@@ -10,9 +10,9 @@
  * in how late they run:
  *
  *     host         the compute stream runs in the caller, the other two in their own threads
- *     host-late    everything is queued, and runs only when somebody waits for it: in tests this
- *                  catches every program that relies on an early completion
- *     dry          as host, but only counts what a run would hold and move
+ *     host-late    everything is queued, and runs only when something waits for it; in tests
+ *                  this exposes programs that rely on early completion
+ *     dry          like host, but only counts what a run would hold and move
  *     cuda         a GPU
  *
  * Threads: one thread at a time uses a device's compute stream, and one its communication stream.

@@ -7,16 +7,16 @@
  * units. They are meant to be rounded to float: exp is 0 below -708 and infinite above 709. A NaN
  * stays a NaN.
  *
- *     exp    x = n log 2 + r with n whole and |r| <= log(2) / 2; the series of exp(r) times 2^n
- *     expm1  the same without the 1, which a small x would lose its bits to
+ *     exp    x = n log 2 + r, n an integer, |r| <= log(2) / 2; the series of exp(r) times 2^n
+ *     expm1  the same without the 1, to which a small x would lose its bits
  *     tanh   e / (e + 2) with e = expm1(2 |x|)
  *     log    x = 2^n m with m near 1, s = (m - 1) / (m + 1); log m = 2 (s + s^3 / 3 + ...)
- *     log1p  log(1 + x), and what the sum has lost
- *     erfc   t exp(-x^2) times a polynomial in t = 4 / (4 + x): scripts/make_erfc.py makes it
- *     sin    of q quarter turns and a rest of half of one at most: the series of the rest's sine or
- *            cosine. They are 2 x / pi modulo 4, for which 2 / pi has 203 bits: so each finite
- *            float, however large, has the sine of the number that it is. Infinity has NaN. cos is
- *            sin a quarter turn on */
+ *     log1p  log(1 + x), plus the rounding error of 1 + x
+ *     erfc   t exp(-x^2) times a polynomial in t = 4 / (4 + x), made by scripts/make_erfc.py
+ *     sin    x is q quarter turns and a rest of at most half a quarter turn, 2 x / pi modulo 4; the
+ *            result is the series of the rest's sine or cosine. 2 / pi has 203 bits, so the rest is
+ *            accurate for each finite float, however large. Infinity gives NaN. cos(x) is sin a
+ *            quarter turn later */
 #ifndef DEVICE_ELEMENTARY_H
 #define DEVICE_ELEMENTARY_H
 

@@ -7,7 +7,7 @@
  *
  *     struct atomic_file f = {0};
  *     CHECK_GOTO(atomic_open(&f, path), code, out);
- *     fwrite(..., f.file);                           // a write error is reported by the commit
+ *     fwrite(..., f.file);                           // the commit reports a write error
  *     CHECK_GOTO(atomic_commit(&f), code, out);
  * out:
  *     atomic_abandon(&f);                            // removes what was not committed

@@ -2,9 +2,9 @@
  * library writes them, and the format is small:
  *
  *     file    record, record, ...
- *     record  uint64 length | uint32 masked CRC of it | length bytes | uint32 masked CRC of those
+ *     record  uint64 length | uint32 masked CRC of length | bytes | uint32 masked CRC of bytes
  *     bytes   an Event of protocol buffers: wall_time, step, and a Summary whose one Value has a
- *             tag and a simple_value; the first one holds file_version "brain.Event:2" instead
+ *             tag and a simple_value; the first Event has file_version "brain.Event:2"
  *
  * All numbers are little-endian. The CRC is CRC-32C (Castagnoli); masked means rotated by 15 bits
  * and added to a constant, since a CRC over data that holds CRCs is weak.

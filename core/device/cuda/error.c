@@ -1,7 +1,7 @@
 /* Turns a CUDA error into a message. Three functions differ in the owner of the error:
  *
- *     cuda_fail          a call outside of any stream: the caller's, and nobody keeps it
- *     cuda_stream_fail   a call on a stream: the stream keeps the first one
+ *     cuda_fail          a call outside of any stream: the caller owns the error
+ *     cuda_stream_fail   a call on a stream: the stream keeps its first error
  *     cuda_sync_fail     a fault that an event's waiter sees before the stream does
  *
  * A later call reports a kernel's fault, and from then on every call of the process on that GPU

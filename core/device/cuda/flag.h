@@ -3,9 +3,9 @@
  * for each other without keeping it busy. The flag is in device memory of this process or another
  * (device_import), and only grows.
  *
- *     post   is ordered behind all that the stream did before: whoever sees the flag sees that
- *            too. It is a release at the width of the system: CUDA's default, since "no memory
- *            barrier" is not asked for.
+ *     post   is ordered after all earlier work of the stream, so a thread that sees the flag
+ *            also sees that work. It is a release at system scope, CUDA's default unless a call
+ *            requests "no memory barrier".
  *     wait   ends when (int64)(flag - epoch) >= 0. The comparison is cyclic, so a flag of all ones
  *            does NOT satisfy it; CUDA_FLAG_RELEASED does, whatever the epoch.
  *

@@ -11,7 +11,7 @@
  * addresses of the operands, and the size of its workspace. Therefore
  *     - a call is one segment, forward and backward (device_whole_batch), which is the same in
  *       single, dp and ddp;
- *     - every operand is at a multiple of 256 bytes, as an allocation does; one that does not is
+ *     - every operand is at a multiple of 256 bytes, like an allocation; any other operand is
  *       copied;
  *     - the workspace has a constant size, algorithms are constants, and atomic additions are not
  *       allowed.

@@ -6,7 +6,7 @@
  *     inline   at once, in the caller                              compute stream of `host`
  *     queue    in order, in the stream's own thread                its other two streams; with
  *                                                                  config.async the first as well
- *     late     the same, but only as far as somebody demanded      all streams of `host-late`
+ *     late     the same, but only as far as demanded               all streams of `host-late`
  *
  * A dry device (device.h) is this device with inline streams and without memory. It differs in
  * three ways: its arena divides addresses without memory (dry.c), it skips kernels, and its copies

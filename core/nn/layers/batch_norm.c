@@ -5,9 +5,9 @@
  *                           running statistics | factors, y
  *                backward   each segment: sums | dw, db | added up over all segments, if
  *                           synchronised | factors, dx
- *     eval       one set of moments, made of the running statistics, serves every segment. Such a
- *                layer may be in a training pass: then dx is dy, scaled, since no sum depends on
- *                x
+ *     eval       one set of moments, made from the running statistics, serves every segment. Such
+ *                a layer may be in a training pass; dx is then dy, scaled, since no sum depends
+ *                on x
  *
  * A segment is a virtual device (base/segment.h), so unsynchronised BatchNorm normalises the same
  * samples as one replica of DataParallel or one rank of DDP. Running statistics come from a

@@ -1,9 +1,9 @@
 /* F.conv_transpose2d and F.conv_transpose1d: a convolution in reverse. Forward computes what a
  * convolution computes as the gradient of its input, and the gradient of x is a convolution of dy:
  *
- *     y  = gradient of the input, of a convolution with w whose outputs get x as their gradient
+ *     y  = the input's gradient in a convolution with w whose outputs have the gradient x
  *     dx = convolution of dy with w
- *     dw = the convolution's own, of the input dy and the gradient x
+ *     dw = that of the convolution for the input dy and the gradient x
  *
  * So it needs no extra kernels. A sequence (N,C,H) is treated as an image (N,C,H,1). */
 #include "base/error.h"

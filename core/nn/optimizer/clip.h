@@ -1,8 +1,8 @@
 /* Clips gradients by the norm of all of them, like torch.nn.utils.clip_grad_norm_, in two launches
  * and without the host:
  *
- *     square sums    of each piece of the gradients: the sum of its squares
- *     clip           norm = the root of all sums; gradients *= min(1, max_norm / (norm + 1e-6))
+ *     square sums    the sum of squares of each piece of the gradients
+ *     clip           norm = the root of the total; gradients *= min(1, max_norm / (norm + 1e-6))
  *
  * The pieces are cut from the parameters in the order of registration, wherever their gradients
  * are. So the norm has the same bits in every mode and on any number of devices. */

@@ -1,7 +1,7 @@
 /* Parameter groups have their own learning rate or weight decay, as in PyTorch.
  *
- *     group 0    all that are in no other; rate and step block are those of the step
- *     group g    its own weight decay, and its own rate, in a step block of its own in device
+ *     group 0    the parameters in no other group, with the step's rate and step block
+ *     group g    has its own weight decay, and its own rate, in its own step block in device
  *                memory
  *
  * A name, or a pattern of names, selects the parameters of a group. */

@@ -1,14 +1,14 @@
 /* Returns memory of a pass to the arena before the pass ends.
  *
- *     gradients of vars    behind the backward of the node that made the var: all that give it its
- *                          gradient, and the one that reads it, have had theirs
- *     values               with `once` (nn/tape/tape.h). In forward, behind the last op that reads
- *                          it, where a model says so and no backward reads it; else behind the
- *                          backward of the node that made it, since all that read it come later in
- *                          forward
- *     what a node saves    with `once`, behind its backward: moments, masks, indices
+ *     gradients of vars    after the backward of the node that made the var, which is the last to
+ *                          read the gradient; all nodes that add to it have run before
+ *     values               with `once` (nn/tape/tape.h). In forward, after the last op that reads
+ *                          the value, if a model marks that op and no backward reads the value;
+ *                          otherwise after the backward of the node that made it, since all its
+ *                          readers are later in forward
+ *     data of a node       with `once`, after its backward: moments, masks, indices
  *     views                that were copied for an op, with `once`, when forward has read the copy
- *                          for the last time, where no op before has saved the view
+ *                          for the last time, unless an earlier op has saved the view
  *
  * A piece is returned when nothing holds it. A view of a value also holds its memory, and several
  * vars may share a gradient. A program's pass has no `once`, because the program may read values,

@@ -34,7 +34,7 @@ struct node {
     int (*segment_grads)(duet_tape *tape, const struct node *node, int s, const struct tensor *dw,
                          const struct tensor *db);
     int exchanged;                 /* batch_norm.c: the segments of other ranks count, too */
-    int eval;                      /* batch_norm.c: running statistics normalise */
+    int eval;                      /* batch_norm.c: it uses running statistics */
     struct tensor moments, sums;   /* batch_norm.c: F64 (S or 1, 3, C) and (S or V, 2, C) */
     struct tensor before, dhidden; /* recurrent.c: h before each step, the gradient after it */
     struct op_args args; /* as launched forward; the backward op uses its settings (p), too */

@@ -4,9 +4,9 @@
  *
  *                          rows  cols       depth  a(row, d)  b(d, col)
  *     conv forward         O     N*P*Q      C*k*k  w          x under the tap
- *     conv backward data   C     N*H*W      O*k*k  w flipped  dy that the tap came from
+ *     conv backward data   C     N*H*W      O*k*k  w flipped  dy at the tap's origin
  *     conv backward weight O     C*k*k + 1  N*P*Q  dy         x under the tap; last column: 1
- *     linear, all three    by strides: see linear_product_of
+ *     linear, all three    with strides: see linear_product_of
  *
  * x in the padding is 0, and so is dy outside of its tensor. The loaders of product_load.h compute
  * a and b from x, dy and w on the fly ("implicit GEMM": the matrix of im2col is never written). The
@@ -96,7 +96,7 @@ static inline void conv_product_of(enum op op, const struct op_args *a, struct p
 /* With w(m,k) = w[m * by_m + k * by_k]:
  *     forward   rows n, cols m, depth k:  x[n][k] * w(m,k)
  *     data      rows n, cols k, depth m:  dy[n][m] * w(m,k)
- *     weight    dw as it is in memory: rows and cols are m and k, or k and m; depth n */
+ *     weight    dw as stored: rows and cols are m and k, or k and m; depth n */
 static inline enum product_kind linear_product_of(enum op op, const struct op_args *a,
                                                   struct product *p) {
     const struct tensor *x = op == OP_LINEAR_BACKWARD_DATA ? &a->out[0] : &a->in[0];

@@ -118,8 +118,8 @@ DUET_HD struct entry dy_over(int kind, const struct product *p, struct spot at, 
 
 /* The loads of a convolution compute these by division, each only when it changes:
  *
- *     for a column      a thread's spots (forward, data) or taps (weight), once a block
- *     for one d         channel and tap (data), or sample, pixel and spot (weight), once a slab
+ *     for a column      a thread's spots (forward, data) or taps (weight), once per block
+ *     for one d         channel and tap (data), or sample, pixel, spot (weight), once per slab
  *     for all d         of a slab: their taps (forward, data), once, by all threads together */
 /* A thread's data about a column of b. */
 struct column {

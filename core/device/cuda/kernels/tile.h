@@ -2,7 +2,7 @@
  * slabs. For each slab:
  *
  *     registers <- the next slab of a and b     by the loads of product_load.h
- *     taps <- those of the slab after it, over this slab's, which are no longer read
+ *     taps <- those of the slab after next, over this slab's, which are used up
  *     acc += this slab, from shared memory      TM x TN multiply-adds of a thread for each d
  *     other half of shared memory <- registers
  *     barrier

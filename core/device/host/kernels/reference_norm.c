@@ -11,7 +11,7 @@
  *
  * With xmu = x - mean, var = M2 / count and invstd = 1 / sqrt(var + epsilon):
  *
- *     y  = xmu * invstd * w + b, in one pass with a residual sum and a relu where they follow
+ *     y  = xmu * invstd * w + b, in one pass with a residual sum and a relu, if any
  *     db = sum dy                   dw = invstd * sum(dy xmu)
  *     dx = (dy - sum(dy) / count - xmu * invstd^2 * sum(dy xmu) / count) * invstd * w */
 #include <math.h>

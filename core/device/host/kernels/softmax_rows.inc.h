@@ -3,7 +3,7 @@
  * do not overflow:
  *
  *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max)), softmax(x) its exp
- *     loss of a row     = -log_softmax(x)[label]       (nll is given log_softmax, cross entropy x)
+ *     loss of a row     = -log_softmax(x)[label]       (nll gets log_softmax, cross entropy x)
  *     d loss / d x[j]   = softmax(x)[j] - (j == label)
  *
  * Label smoothing e spreads a part of the target evenly over the C classes:
