@@ -64,9 +64,9 @@ int all_gather_enqueue(struct allreduce *ar, struct stream *stream, float *data,
 int broadcast_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count,
                       long step);
 
-/* Collective like these. data[0 .. n * block) has a block for each of the n ranks. This rank's
- * block becomes the sum of all ranks' (data * scale), in fold order, or with NCCL in NCCL's order.
- * The other blocks are then undefined. */
+/* Collective. data[0 .. n * block) has a block for each of the n ranks. This rank's block becomes
+ * the sum of all ranks' (data * scale), in fold order, or with NCCL in NCCL's order. The other
+ * blocks are then undefined. */
 int reduce_scatter_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t block,
                            float scale, int unit, long step);
 

@@ -162,7 +162,7 @@ int data_parallel_shape(struct duet_data_parallel *m, struct output *o, struct t
 /* Gathers the rows of the replicas' outputs into `whole`, which has that shape. */
 int data_parallel_gather_into(struct duet_data_parallel *m, struct output *o, struct tensor *whole);
 
-/* Gathers into a new tensor on the output device: the rows of all replicas, or their losses. */
+/* Gathers the rows of all replicas, or their losses, into a new tensor on the output device. */
 int data_parallel_gather(struct duet_data_parallel *m, struct output *o, duet_tensor **whole);
 
 /* ERR_USAGE: these cannot be the gradients of the gathered outputs. */

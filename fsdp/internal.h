@@ -86,7 +86,7 @@ int fsdp_ended(struct fsdp *f, int code);
 int fsdp_lend(struct fsdp *f, struct slot *slot, enum phase phase);
 
 /* Gathers one part of a unit, trained or frozen, in a slot. `own` is this rank's block; NULL: the
- * slot already holds it. Bytes that move for a proof are not counted. */
+ * slot already holds it. A gather in PHASE_PROOF adds no traffic. */
 int fsdp_gather(struct fsdp *f, int kind, struct slot *slot, int unit, int frozen,
                 const float *own);
 

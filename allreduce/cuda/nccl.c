@@ -6,10 +6,10 @@
  *               ncclReduceScatter or ncclBroadcast
  *     end       ncclCommFinalize, ncclCommDestroy; after a failure of the job ncclCommAbort
  *
- * One of Duet's kernels scales before the call, instead of NCCL's PreMulSum. Each product must be
- * rounded before it is added (allreduce.h), and NCCL may fuse the two. The kernel reads and writes
- * the data once. So over 2 ranks the bits are those of every other algorithm, because a + b equals
- * b + a. Over more ranks NCCL chooses the order, and no bits are promised.
+ * One of Duet's kernels scales before the call, instead of NCCL's PreMulSum: each product must be
+ * rounded before it is added (allreduce.h), and NCCL may fuse the two. The cost is one pass over
+ * the data. So over 2 ranks the bits are those of every other algorithm, because a + b equals b +
+ * a. Over more ranks NCCL chooses the order, and no bits are promised.
  *
  * No call here waits without a deadline. The communicator is non-blocking. Slow calls return
  * ncclInProgress, and ncclCommGetAsyncError is polled, with a look at the job in between. Each wait

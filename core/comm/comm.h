@@ -237,7 +237,7 @@ void comm_abort(struct comm *comm, int code, const char *text);
  * first failure's message, or on the rank that failed first its own code. */
 int comm_check(struct comm *comm);
 
-/* The same before a call begins. The message names the call, like that of a wait. */
+/* comm_check before a call begins. The message names the call, like the message of a wait. */
 int comm_check_call(struct comm *comm, const struct comm_wait_reason *reason);
 
 /* 1 once the job is aborted. It costs one load. Unlike comm_check it is no sign of life. */

@@ -67,8 +67,8 @@ int loader_duplicates(const struct loader *l); /* samples that an epoch repeats 
 /* The number of samples in the global batches first .. first + count - 1 of an epoch. Batches past
  * its end have none. */
 int loader_samples(const struct loader *l, int first, int count);
-/* The number of these samples' labels that are not `ignored` - 1 (0: none is ignored), in the
- * current epoch, whichever device loads the samples. An outline ignores none. */
+/* The number of labels of these samples in the current epoch, on all devices together, without
+ * those equal to `ignored` - 1 (0: counts all). An outline counts all. */
 int64_t loader_labels(const struct loader *l, int first, int count, int ignored);
 /* Samples of the largest global batch: batch_size, or all of an epoch if those are fewer. */
 int loader_largest_batch(const struct loader *l);

@@ -128,9 +128,9 @@ struct step_block {
     double rate;         /* as passed to optimizer_schedule */
 };
 
-/* Arrays are for rows, then for columns. P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1; Q
- * is alike. With `general` 0 faster kernels run, which need one group and square windows without
- * dilation. With 1 the kernels for any convolution run. The two give different bits. */
+/* Arrays hold (rows, columns). P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1; Q is alike.
+ * `general` 0 selects faster kernels, which need one group and square windows without dilation; 1
+ * selects kernels for any convolution. The two give different bits. */
 struct conv_args {
     int stride[2], padding[2], dilation[2], groups, general;
 };

@@ -113,9 +113,9 @@ int pass_note_fired(void *tape, int index);
 /* ---- making, showing and keeping them ---- */
 
 /* Makes parameters and buffers from a model's lists, whose names are copied. values[count] are the
- * initial values in host memory; NULL: zeros. `segments` is the number of segments in batches whose
- * gradients may be added up over several passes; a program has one. With 0, fsdp/ provides the
- * memory for values and gradients. */
+ * initial values in host memory; NULL: zeros. `segments` is the largest number of segments in
+ * gradients that accumulate over several passes; a program has one segment. With 0, fsdp/ provides
+ * the memory for values and gradients. */
 int params_create(duet_params **out, struct device *device, const struct param_spec *specs,
                   int count, float *const *values, int segments);
 int params_register(duet_params *params, const struct buffer_spec *specs, int count);

@@ -171,7 +171,7 @@ DUET_BLOCK void attention_key_gradients(const struct attention *p, struct attent
     }
 }
 
-/* The first blocks have the queries, the others the keys. */
+/* The first blocks work on the queries, and the others work on the keys. */
 DUET_BLOCK void k_attention_backward(const struct attention *p, struct attention_shared *shared,
                                      struct place at) {
     struct attention_state state[STATES];

@@ -13,7 +13,7 @@
 #include "device/draw.h"
 #include "device/cuda/kernels/kernel.h"
 
-/* The parameter of all of them. out may be in0 or in1. */
+/* The parameter of all these kernels. out may be in0 or in1. */
 struct elementwise {
     const float *in0, *in1, *in2;
     float *out, *out1;

@@ -7,7 +7,7 @@
  *     argsort      a number x[o][c][i] counts those of its column that come before it, which is
  *                  where in y its place c belongs; no other thread writes there
  *
- * The last two read a column for each of its elements, so they suit columns of a few thousand. */
+ * The last two read a whole column for each element, so they suit columns of a few thousand. */
 #ifndef DEVICE_CUDA_KERNELS_PLACES_H
 #define DEVICE_CUDA_KERNELS_PLACES_H
 
