@@ -1,5 +1,5 @@
-/* The beginning and the end of an allreduce object. memory.c has the memory that the ranks share,
- * and enqueue.c has the calls. executor.h says how a call runs. */
+/* Makes and frees an allreduce object. memory.c has the memory that the ranks share, and enqueue.c
+ * has the calls. executor.h says how a call runs. */
 #include "allreduce/allreduce.h"
 
 #include <stdio.h>

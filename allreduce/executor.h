@@ -4,8 +4,8 @@
  *     host       emulated                a function on the stream             host/executor.c
  *     stepwise   GPUs that ranks share   a kernel for each step of the plan   cuda/stepwise.c
  *     spin       a GPU for each rank     one kernel that runs the plan        cuda/spin_executor.c
- *     staged     GPUs out of reach       copies to the host, the plan there   cuda/staged.c
- *     nccl       GPUs, by name or apart, or of several machines
+ *     staged     GPUs without P2P        the plan, on copies in the host      cuda/staged.c
+ *     nccl       GPUs without P2P or on several machines, or if requested
  *                                        NVIDIA's library, without a plan     cuda/nccl.c
  *     mpi        emulated, of several machines   MPI's collectives        group/mpi/executor.c
  *

@@ -1,11 +1,11 @@
 /* DistributedDataParallel: one process per device, each with the same model. Gradients are summed
  * while backward still runs. The files:
  *
- *     nn/tape/tape.h          the hook, which says of each parameter when its gradient is complete
+ *     nn/tape/tape.h     the hook, which says of each parameter when its gradient is complete
  *     ddp/bucket.h       which gradients travel together
- *     ddp/setup.h        at the start: do all ranks hold one model? rank 0's values to all
- *     ddp/buffers.h      before each forward: rank 0's buffers to all
- *     ddp/init.c         its beginning and its end
+ *     ddp/setup.h        checks that all ranks hold one model; copies rank 0's values to all
+ *     ddp/buffers.h      copies rank 0's buffers to all, before each forward
+ *     ddp/init.c         makes and frees the object
  *     ddp/program.c      the calls of duet.h; hooks.c, compress.c: communication hooks
  *     ddp/ddp.c          counts the gradients that are ready and launches the allreduce of each
  *                        full bucket, in order; waits for the last

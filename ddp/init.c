@@ -1,4 +1,4 @@
-/* The beginning and the end of a ddp. */
+/* Makes and frees a ddp. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,8 +7,8 @@
 #include "comm/comm.h"
 #include "nn/params/params.h"
 
-/* Checks that all ranks have the same number of parameters, with the shapes of rank 0. ERR_FAILED
- * in PyTorch's words: a different number fails on all ranks, a different shape on its own. */
+/* Checks that all ranks have as many parameters as rank 0, of the same shapes. ERR_FAILED in
+ * PyTorch's words: a wrong number fails on all ranks, a wrong shape on its own. */
 int ddp_check_shapes(struct comm *comm, const struct param_set *params);
 
 /* Checks that numeric options, given with names, agree on all ranks. ERR_USAGE: one differs. */

@@ -9,8 +9,8 @@
 #include "device/device.h"
 
 /* Applies PyTorch's rule: the smallest of n devices has less than 75 % of the largest's memory or,
- * if the memories are similar, of its cores. Then it returns 1 and writes a line in PyTorch's words
- * to text[0 .. bytes), else 0. If several devices tie, it names the first. */
+ * if the memories are similar, of its cores. If so, it writes a line in PyTorch's words to `text`
+ * and returns 1; otherwise it returns 0. If several devices tie, it names the first. */
 int dp_imbalance(const uint64_t *memory, const int *cores, int n, char *text, size_t bytes);
 
 /* The same for open devices. */

@@ -181,8 +181,8 @@ void data_parallel_turn(const struct duet_data_parallel *m, struct tensor *shape
 /* ERR_USAGE: a tensor of this shape and type cannot be cut along m->dim. */
 int data_parallel_check_dim(const struct duet_data_parallel *m, const struct tensor *t);
 
-/* Sets *front to `whole`, on device `lead`, with m->dim first, in memory of `p` that p does not use
- * otherwise there; or to `whole` itself. */
+/* Sets *front to `whole`, on device `lead`, with m->dim first. Its memory is p->memory[lead], or
+ * that of `whole` if nothing has to move. */
 int data_parallel_to_front(struct duet_data_parallel *m, int lead, const duet_tensor *whole,
                            struct pieces *p, enum mem_cause cause, duet_tensor *front);
 
@@ -198,8 +198,8 @@ int data_parallel_turn_back(const struct duet_data_parallel *m, duet_tensor **te
 
 /* ---- program_passes.c ---- */
 
-/* Finds the gradients on device 0 that belong to earlier passes of this update, as tape t counts,
- * and stay in the sum: [parameters] 1 if it does; NULL: none. */
+/* Which gradients on device 0 belong to earlier passes of this update, as tape t counts, and stay
+ * in the sum: element i is 1 for parameter i. NULL: none. */
 const char *data_parallel_kept_of(const struct duet_data_parallel *m, const duet_tape *t);
 
 /* They surround a backward, which overwrites the gradients on device 0: they save the kept ones,

@@ -1,4 +1,4 @@
-/* The beginning and the end of DataParallel: events, threads, and the memory of reduce. */
+/* Makes and frees what DataParallel needs: events, threads, and the memory of reduce. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The beginning and the end of a sharded model. */
+/* Makes and frees the object of a sharded model. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -199,8 +199,8 @@ DUET_HD void spin_fetch(void *to, const void *from, uint32_t word) {
     ((uint32_t *)to)[word] = ((const uint32_t *)from)[word];
 }
 
-/* Takes the block's copies. Only `failed` in the rank's state may change meanwhile; the rest
- * changes when all channels have reached spin_leave. */
+/* Copies the rank and step 0 into the block. Only `failed` in the rank's state may change
+ * meanwhile; the rest changes when all channels have reached spin_leave. */
 DUET_HD void spin_enter(struct spin_rank *rank, const struct spin_plan *plan,
                         struct spin_shared *shared, struct place at) {
     for (uint32_t word = at.thread; word < RANK_WORDS; word += at.threads)

@@ -8,8 +8,8 @@
 
 #include "device/cuda/cuda.h"
 
-/* Write `bytes` bytes of device memory, one value or from pinned host memory. The write is complete
- * when they return. ERR_TIMEOUT: it took longer than the device's timeout_s. */
+/* Set `bytes` bytes of device memory to one value, or copy them from pinned host memory. The write
+ * is complete when they return. ERR_TIMEOUT: it took longer than the device's timeout_s. */
 int cuda_fill(struct cuda_device *device, void *memory, int byte, size_t bytes);
 int cuda_upload(struct cuda_device *device, void *memory, const void *pinned, size_t bytes);
 

@@ -11,8 +11,8 @@
 /* pthread_create with these signals blocked in the new thread. Returns 0 or an errno value. */
 int thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
-/* Opens a condition on the clock of base/clock.h, and waits until `deadline` (ns on that clock), or
- * not so long. Returns 1 if the deadline has passed. */
+/* Opens a condition on the clock of base/clock.h. Waits for it until `deadline` (ns on that clock)
+ * at most; returns 1 if the deadline has passed. */
 void cond_open(pthread_cond_t *cond);
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
 

@@ -233,8 +233,8 @@ int comm_is_silent(const struct comm *comm, int rank);
  * with OK, with ERR_PEER, with comm NULL, or after another failure. */
 void comm_abort(struct comm *comm, int code, const char *text);
 
-/* For long work between waits. Returns OK while the job runs, and after an abort ERR_PEER with the
- * first failure's message, or on the rank that failed first its own code. */
+/* For long work between waits. Returns OK while the job runs. After an abort it returns ERR_PEER
+ * with the first failure's message; the rank that failed first gets its own code. */
 int comm_check(struct comm *comm);
 
 /* comm_check before a call begins. The message names the call, like the message of a wait. */

@@ -34,7 +34,7 @@ int network_barrier(struct comm *comm, const char *collective, const char *what)
 int network_gather(struct comm *comm, const void *mine, size_t bytes, void *all);
 
 /* Implements comm_look_for_stop. Signals from mpirun and Slurm reach no launcher. Each rank gets
- * its own, keeps it blocked (comm_keep_signals), and tells the others. */
+ * its own signal, keeps it blocked (comm_keep_signals), and tells the others. */
 int network_look_for_stop(struct comm *comm, int *stop);
 
 /* ---- beats ---- */

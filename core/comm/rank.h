@@ -43,8 +43,8 @@ void imagine_all(const struct comm *comm, const void *mine, size_t bytes, void *
 /* In each slice of this length a wait checks everything once and shows that its rank is alive. */
 static const int64_t SLICE_NS = 50 * 1000000;
 
-/* whereabouts.c: shows the peers where this rank waits, until comm_distant_end; says whether a rank
- * shows a wait; warns after comm->warn_ns. `missing` is "rank 1", "ranks 1, 2" or "". */
+/* whereabouts.c: the first shows the peers where this rank waits, until comm_distant_end. The last
+ * warns after comm->warn_ns. `missing` is "rank 1", "ranks 1, 2" or "". */
 void whereabouts_show(struct wait *wait, const char *where);
 int whereabouts_waits(const struct comm *comm, int rank); /* 1: that rank shows a wait */
 void whereabouts_warn(struct wait *wait, const char *where, const char *missing);

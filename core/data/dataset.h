@@ -81,8 +81,8 @@ struct dataset_config {
     /* For the generated sets, synthetic and random: */
     struct sample_shape shape; /* default 1x28x28; a file's samples must have as many numbers */
     int classes;               /* default DATASET_CLASSES; with targets the numbers per target */
-    int samples; /* for training; default 60000 synthetic, 6400 random. The test has a sixth of
-                  * them, with random none */
+    int samples; /* for training; default 60000 synthetic, 6400 random. The test part has a sixth,
+                  * or 0 if random */
     /* For random, and for a file: */
     int targets;      /* 1: targets in place of labels */
     int binary;       /* 1: random targets are 1 where randn is above 0, else 0 */

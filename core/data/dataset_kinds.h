@@ -4,8 +4,8 @@
 
 #include "data/dataset.h"
 
-/* dataset_make for "fashion-mnist" and "mnist", with a zeroed *set; and the shape of the training
- * images from their file's header, or zeros if it cannot be read. */
+/* dataset_make for "fashion-mnist" and "mnist", with a zeroed *set. The second function reads the
+ * shape of the training images from their file's header; zeros if it cannot. */
 int dataset_files(struct dataset *set, const struct dataset_config *config, int train);
 struct sample_shape dataset_files_shape(const struct dataset_config *config);
 

@@ -141,7 +141,7 @@ static inline struct conv_args conv_square(int stride, int padding) {
 struct linear_args {
     int weight_is_in_out; /* 0: w is (M,K), as in Linear; 1: w is (K,M), as in d2l's X @ W */
 };
-/* Arrays: rows, then columns. Pools have no padding: P = (H - size) / stride + 1; Q is alike. */
+/* Arrays hold (rows, columns). Pools have no padding: P = (H - size) / stride + 1; Q is alike. */
 struct pool_args {
     int size[2], stride[2];
     int relu;      /* 1: x is the input of a relu before the pool */

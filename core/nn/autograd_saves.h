@@ -6,8 +6,8 @@
 
 enum { SAVES_NOTHING = 16 };
 struct autograd_rule {
-    int saves;        /* SPARES_X and so on: which of the node's vars; or SAVES_NOTHING */
-    int gives;        /* SPARES_X, SPARES_X2: whose gradient is y's and has no memory of its own */
+    int saves;        /* the vars that it saves, as SPARES_X etc.; or SAVES_NOTHING */
+    int gives;        /* SPARES_X, SPARES_X2: the vars whose gradient uses y's memory */
     int saves_weight; /* 1: its parameter, too */
     /* Bytes in addition to those tensors: indices, masks, statistics. NULL: none. */
     uint64_t (*more)(const struct node *node);

@@ -84,9 +84,9 @@ struct param_set {
      * whole gradient into param[].grad. It is collective. */
     struct param_set *shard;
     int (*bring)(void *context, int index, int grad);
-    /* Collective too, and waits. It gathers an optimizer's state from the shards at `state` into
-     * `whole`, in host memory, `each` numbers for each element of grad_count. It overwrites the
-     * gradients. */
+    /* This one is also collective, and waits. It gathers an optimizer's state from the shards at
+     * `state` into `whole`, in host memory, `each` numbers for each element of grad_count. It
+     * overwrites the gradients. */
     int (*gather_state)(void *context, const float *state, int each, float *whole);
     void *context;
     int written; /* in a shard: 1: values or gradients were changed other than by an update */

@@ -1,6 +1,6 @@
 /* DDP in real processes: the gradients equal the ranks' gradients added in fold order, in every
- * bit, with all consequences. The judge is a simple loop in this process, in which one replica
- * takes every rank's share in turn. */
+ * bit. The judge is a simple loop in this process, in which one replica takes every rank's share in
+ * turn. */
 #include "tests/ddp/job.h"
 
 #include "tests/core/base/fold_float.h"

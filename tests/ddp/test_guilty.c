@@ -1,5 +1,5 @@
-/* Random programs whose ranks make different calls: a group's call or a pass of duet_ddp is only on
- * one rank. The job ends long before its deadline, and its error names that rank. */
+/* Random programs whose ranks make different calls: only one rank makes a group's call or a pass of
+ * duet_ddp. The job ends long before its deadline, and its error names that rank. */
 #include <unistd.h>
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* duet_ddp: after duet_backward the gradients are the mean of those that each rank would have
  * alone, in every step, for any buckets. Ranks start from rank 0's values. The file also tests
- * parameters left out, accumulated passes and misuse, with CUDA_EMULATION also on GPUs. */
+ * unused parameters, accumulated passes and misuse. With CUDA_EMULATION it also runs on GPUs. */
 #include "tests/ddp/program_bed.h"
 
 /* The mean by DDP adds in the order of its algorithm, that of the group in its own: terms of up to

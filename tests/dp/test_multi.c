@@ -1,5 +1,5 @@
 /* duet_data_parallel with several inputs and outputs: PyTorch's outputs and gradients, the bits of
- * the same chunks on one device, failures and misuse. With CUDA_EMULATION also on GPUs. */
+ * the same chunks on one device, failures and misuse. With CUDA_EMULATION it also runs on GPUs. */
 #include "tests/dp/facts.h"
 
 /* Relative to 1 + |want|, float against float64: sums of at most 40 terms below 4, rounded a few

@@ -54,7 +54,7 @@ struct host_memfd {
     char *base;
     size_t bytes;
 };
-/* `device` is the device's number. release takes half-built memory once fd is -1. */
+/* `device` is the device's number. Once fd is -1, release accepts half-built memory. */
 int host_memfd_init(struct host_memfd *memory, int device, size_t bytes);
 void host_memfd_release(struct host_memfd *memory);
 

@@ -60,8 +60,8 @@ struct optimizer_config {
 /* PyTorch's defaults: no momentum, no weight decay (but 0.01 in AdamW), and the numbers above. */
 struct optimizer_config optimizer_default(enum optimizer_kind kind);
 
-/* ERR_USAGE: a number is out of PyTorch's range, or Nesterov's momentum has no momentum or has
- * dampening. The message begins with the name of the number: "momentum: -1: ...". */
+/* ERR_USAGE: a number is out of PyTorch's range, or Nesterov's rule is used without momentum or
+ * with dampening. The message begins with the name of the number: "momentum: -1: ...". */
 int optimizer_check(const struct optimizer_config *config);
 
 struct optimizer {

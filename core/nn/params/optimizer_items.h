@@ -30,7 +30,7 @@ int optimizer_items_read(struct optimizer_items *s, duet_optimizer *o, int64_t u
  * not change. ERR_FAILED: the file has no such state. */
 int optimizer_items_load(struct optimizer_items *s, const duet_optimizer *o,
                          const struct safetensors *file, int64_t most);
-/* Puts the loaded state into `o`, after that many updates, or as many as any parameter has. */
+/* Puts the loaded state into `o`, with `updates` updates, or the most of any parameter. */
 int optimizer_items_put(const struct optimizer_items *s, duet_optimizer *o, int64_t updates);
 
 #endif

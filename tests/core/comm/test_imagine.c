@@ -1,5 +1,5 @@
-/* A rank with simulated peers: in every collective they contribute what it contributes, no call
- * waits, and no call returns a descriptor. */
+/* A rank with simulated peers: in every collective the peers contribute what the rank contributes.
+ * No call waits or returns a descriptor. */
 #include <limits.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-/* Compares what autograd saves for each op, and holds during backward, with PyTorch's own count
+/* Compares what each op saves, and what backward holds, with PyTorch's own count
  * (tests/golden/make_autograd_memory.py). tests/app/train/test_as_pytorch.c does so for models. */
 #include "nn/autograd_memory.h"
 

@@ -8,7 +8,7 @@
  *
  * The hash is a sum mod 2^64, whose order does not matter, so the blocks may add their parts to the
  * log's cell with atomic additions. A small tensor takes one block, which stores its sum. A large
- * one takes two kernels: the first zeroes the cell, the second's blocks add to it. */
+ * one takes two kernels: the first zeroes the cell, and the blocks of the second add to it. */
 #ifndef DEVICE_CUDA_KERNELS_LOG_H
 #define DEVICE_CUDA_KERNELS_LOG_H
 

@@ -166,9 +166,9 @@ DUET_BLOCK void rows_weights(const struct row_op *p, struct row_shared *shared, 
     }
 }
 
-/* Puts the number of scores that beat the label's score, as larger or as equal and earlier, into
- * each row's cell; 0 is a hit. A NaN never beats it, except as score 0, since the reference's
- * search starts there and would never leave it. */
+/* A score beats the label's score if it is larger, or equal and earlier. Puts the number of such
+ * scores into each row's cell; 0 is a hit. A NaN never beats it, except as score 0, since the
+ * reference's search starts there and would never leave it. */
 DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, int first,
                             struct place at) {
     BLOCK_PHASE(at) {

@@ -22,7 +22,7 @@ enum {
 
 struct planes {
     struct product p;
-    struct picture from, to;     /* what the taps read and what c is: x and y, or dy and dx */
+    struct picture from, to;     /* read by the taps, and written as c: x and y, or dy and dx */
     uint32_t groups, col_groups; /* warps of a block: over the rows, over the columns */
     uint32_t a_row, a_channel;   /* strides of the weights */
     int by_row;                  /* 1: columns are counted (row, sample, column) */

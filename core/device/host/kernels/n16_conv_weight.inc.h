@@ -167,7 +167,7 @@ struct tap_block {
     int tiles, channel, channels;
 };
 
-/* The taps from number `first` on, out of `all`; if none is left, the last one again. */
+/* The taps from number `first` on, out of `all`; if none is left, it repeats the last one. */
 static struct tap_block tap_block_of(const struct conv *s, int per_tile, int first, int all) {
     struct tap_block block = {.tiles = tiles_of(all - first, per_tile)};
     int area = s->k * s->k, last = all - 1;

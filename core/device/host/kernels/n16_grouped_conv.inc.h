@@ -31,9 +31,9 @@ INLINE struct taps taps_inside(int start, int taps, int dilation, int size) {
     return t;
 }
 
-/* Pixels along a side of `to` that are computed alike, each from a window of `from`: forward all
- * outputs; backward, where a pixel of x collects from dy, pixels a stride apart, which the same
- * taps reach. Taps have the order of their pixels, so backward starts with the last. */
+/* Pixels along a side of `to` that are computed alike, each from a window of `from`. In forward
+ * these are all outputs. In backward, where x collects from dy, these are pixels a stride apart,
+ * which the same taps reach. Taps follow their pixels, so backward starts with the last. */
 struct line {
     int first, apart, count; /* of the pixels */
     int start, step;         /* where the first one's window begins, and the step to the next */
