@@ -6,7 +6,7 @@
  *                                                        three read y and not x
  *     LEAKY_RELU  x > 0 ? x : a x                        nn.LeakyReLU(negative_slope=a)
  *     ELU         x > 0 ? x : a (exp(x) - 1)             nn.ELU(alpha=a)
- *     HARDTANH    x below a: a, above b: b, else x       nn.Hardtanh(a, b), torch.clamp;
+ *     HARDTANH    x < a ? a : x > b ? b : x              nn.Hardtanh(a, b), torch.clamp;
  *                                                        nn.ReLU6 is (0, 6)
  *     GELU        x Phi(x), Phi(x) = erfc(-x / sqrt 2) / 2, the normal distribution's
  *     GELU_TANH   x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2

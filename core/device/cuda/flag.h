@@ -16,7 +16,7 @@
 
 #include "device/cuda/cuda.h"
 
-/* Larger than any epoch, by less than 2^63. */
+/* Larger than any epoch, but by less than 2^63. */
 #define CUDA_FLAG_RELEASED ((uint64_t)1 << 62)
 
 /* Finds the driver's functions. The thread that opened the device calls it once, before any of the
