@@ -6,8 +6,8 @@
  * that records a forward pass and runs it backward, random numbers, data and checkpoints. That is
  * enough to write data parallelism yourself. The program examples/lenet_from_scratch.c does so; it
  * is a good place to start reading. `cc program.c $(pkg-config --cflags --libs duet)` builds a
- * program, such as this one, which trains a linear layer on three points and prints the loss before
- * each of five steps:
+ * program. This one trains a linear layer on three points and prints the loss before each of five
+ * steps:
  *
  *     int main(void) {
  *         const struct duet_param net[] = {{"weight", 2, {2, 2}, NULL}, {"bias", 1, {2}, NULL}};
@@ -38,32 +38,32 @@
  *         return duet_exit_status(code);
  *     }
  *
- * For several processes there are process groups, with the calls of torch.distributed. Both
- * finished strategies are here too: duet_ddp is DistributedDataParallel around your parameters, and
- * duet_data_parallel is DataParallel around your forward function (examples/ddp_train.c and
- * dp_train.c). Last, you may describe a model once: duet_command then gives your program the whole
- * command `duet` with this model (examples/my_model.c), and duet_params_create_model gives its
- * parameters to your own training loop. The parts of this header contain all of this.
+ * Programs of several processes use process groups, with the calls of torch.distributed. The
+ * library also contains both finished strategies. duet_ddp is DistributedDataParallel around your
+ * parameters, and duet_data_parallel is DataParallel around your forward function
+ * (examples/ddp_train.c and dp_train.c). You may also describe a model once. duet_command then
+ * gives your program the whole command `duet` with this model (examples/my_model.c), and
+ * duet_params_create_model gives its parameters to your own training loop.
  *
  * Errors. A function that returns int returns DUET_OK (0) or a code of enum duet_code, and then
  * duet_error() has one line that says what failed. The few that return a number instead say so. A
- * wrong argument is an error and never a crash: DUET_USAGE for a NULL where an object is needed and
- * for a number out of range. A function without a code then does nothing, or returns 0.
+ * wrong argument is an error and never a crash: a NULL where an object is needed, or a number out
+ * of range, is DUET_USAGE. A function without a code then does nothing, or returns 0.
  *
  * Ownership. All objects are opaque. An object that a function hands out through `out` belongs
  * to the caller, who frees it with the matching *_free; after a failure *out is NULL. Every
  * *_free and *_close takes NULL. Free everything that is on a device before you close the
  * device.
  *
- * Tensors are row-major, with the batch as the first dimension. Symbolic dimensions in a shape: N
+ * Tensors are row-major, with the batch as the first dimension. Shapes use these symbols: N
  * samples, C channels, H height, W width, K features. A tensor has at most 2^31 - 1 elements.
  *
- * Threads. A device, and all that is on it, may be used by one thread at a time. Different threads
- * may use different devices at once; a copy between two devices uses both. A device works
+ * Threads. Only one thread at a time may use a device and everything on it. Different threads may
+ * use different devices at once; a copy between two devices uses both. A device works
  * asynchronously where it can, but you need not care: a function that reads a result waits for it.
  * The library's threads block all signals, so your own threads get them. After fork() the child has
- * none of the library's threads. It may open its own devices, but must not use or close those of
- * its parent. */
+ * none of the library's threads. It may open its own devices, but must not use or close its
+ * parent's. */
 #ifndef DUET_H
 #define DUET_H
 
@@ -73,7 +73,7 @@
 #include "duet/distributed.h" /* process groups, DistributedDataParallel, SyncBatchNorm */
 #include "duet/parallel.h"    /* DataParallel */
 #include "duet/rpc.h"         /* remote calls, references */
-#include "duet/autograd.h"    /* backward through them, optimizers at the owners */
+#include "duet/autograd.h"    /* backward through remote calls, optimizers at the owners */
 #include "duet/model.h"       /* a model of your own, and the command for it */
 
 #endif

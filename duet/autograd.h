@@ -1,8 +1,8 @@
-/* duet/autograd.h: a backward pass through remote calls, and optimizers at the owners of the
- * parameters: torch.distributed.autograd and DistributedOptimizer.
+/* duet/autograd.h runs a backward pass through remote calls, and optimizers at the owners of the
+ * parameters, as torch.distributed.autograd and DistributedOptimizer do.
  *
- * Each of two workers has a layer with a weight of 3. Worker 0 sends 1 through its own and then the
- * other's, runs backward, and prints its weight's gradient, 3:
+ * Each of two workers has a layer with a weight of 3. Worker 0 sends 1 through its own layer and
+ * then the other's, runs backward, and prints the gradient of its weight, 3:
  *
  *     static int layer(duet_rpc_call *call, void *params) { // a function like any other
  *         duet_tape *tape;
@@ -74,46 +74,45 @@ extern "C" {
 typedef struct duet_autograd_context duet_autograd_context;
 
 /* A var as an argument of duet_autograd_sync and similar functions, or as a result of a function.
- * It is a float var of the tape that is given there; a message has at most 16. */
+ * It must be a float var of the tape of that call. A message has at most 16 vars. */
 static inline struct duet_rpc_value duet_rpc_var(duet_var *var) {
     struct duet_rpc_value v = {DUET_RPC_VAR, 0, 0, {0}};
     return v.var = var, v;
 }
 
-/* dist_autograd.context(): the state of one backward, or of several. free ends it on all workers,
- * with its tapes, vars and gradients. Many may exist at once. Free them before
- * duet_rpc_shutdown. */
+/* dist_autograd.context(): the state of one or more backward passes. free ends it on all workers,
+ * with its tapes, vars and gradients. Many may exist at once. Free all before duet_rpc_shutdown. */
 int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc);
 void duet_autograd_context_free(duet_autograd_context *context);
 
 /* ---- forward ---- */
 
-/* On the worker that created the context: begins a training pass over `samples` samples with these
- * parameters, or without, as duet_tape_begin does. The tape is on the device of `params`, or of the
- * worker, and belongs to the context; params must outlive it. Dropout draws from seed 0 and a
- * number made from the context and the position of the call. duet_tape_begin, duet_tape_seed and
- * duet_tape_accumulate are refused. DUET_USAGE: another worker has created the context.
+/* Begins a training pass over `samples` samples, as duet_tape_begin does; params may be NULL. Only
+ * the worker that created the context calls this. The tape is on the device of `params`, or else of
+ * the worker, and belongs to the context. params must outlive the context. Dropout draws from seed
+ * 0 and a number made from the context and the position of the call. duet_tape_begin,
+ * duet_tape_seed and duet_tape_accumulate are refused.
  *
- * params may have a duet_ddp, whose ranks then all begin the same passes: backward leaves their
- * average in the context, through duet_params_grad. Such a pass has one backward, which waits for
- * the other ranks without releasing the device. */
+ * params may have a duet_ddp. All its ranks then begin the same passes, and backward leaves the
+ * average gradients in the context, through duet_params_grad. Such a pass has one backward, which
+ * waits for the other ranks without releasing the device. */
 int duet_autograd_pass(duet_tape **out, duet_autograd_context *context, duet_params *params,
                        int samples);
 
-/* The same in a function, once per call: the tape belongs to the context in which the call was
- * made. If the call was made outside a context, the tape is freed when it
- * returns, and returned vars arrive as tensors. */
+/* The same in a function, once per call. The tape belongs to the context in which the call was
+ * made. For a call outside a context, the tape is freed when the function returns, and returned
+ * vars arrive as tensors. */
 int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *params, int samples);
 
 /* Argument i as a var of the call's tape. Its gradient goes back to the caller. Tensors among the
- * arguments live as long as the tape. NULL: it is not a float tensor; the tape has the error. */
+ * arguments live as long as the tape. NULL: it is no float tensor; the tape has the error. */
 duet_var *duet_autograd_arg(duet_tape *tape, duet_rpc_call *call, int i);
 
-/* The tensor, such as an input, belongs to the tape from now on and lives as long. */
+/* Gives the tensor, such as an input, to the tape, which frees it when the tape itself ends. */
 int duet_autograd_keep(duet_tape *tape, duet_tensor *tensor);
 
 /* duet_rpc_sync, duet_rpc_async and duet_rref_sync with vars. Float tensors in the result are vars
- * of `tape`; with async, once duet_future_wait has returned. Only these calls and
+ * of `tape`; with async they become vars when duet_future_wait returns. Only these calls and
  * duet_autograd_remote are recorded: duet_rpc_sync and duet_rref_to_here return tensors. */
 int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
                        const struct duet_rpc_value *args, int count, double timeout_s,
@@ -124,35 +123,36 @@ int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method
                             const struct duet_rpc_value *args, int count, double timeout_s,
                             struct duet_rpc_value *result);
 
-/* duet_remote: the result stays there, with its tape, until duet_autograd_to_here fetches it. */
+/* duet_remote with vars. The result and its tape stay there until duet_autograd_to_here fetches
+ * it. */
 int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const char *function,
                          const struct duet_rpc_value *args, int count, double timeout_s);
 
 /* Like duet_rref_to_here, but the gradient can travel back. The gradient of a parameter goes into
- * the context at its owner; that of a result of duet_autograd_remote on this tape goes through that
- * call. Each may be fetched any number of times. Float tensors of other references become vars
- * without a gradient. */
+ * the context at its owner. The gradient of a result of duet_autograd_remote on this tape goes
+ * through that call. Each value may be fetched any number of times. Float tensors of other
+ * references become vars without a gradient. */
 int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
                           struct duet_rpc_value *value);
 
 /* ---- backward ---- */
 
-/* dist_autograd.backward(context_id, roots, retain_graph): from 1 to 16 vars with one element each,
- * or losses with a mean or a sum, which are on tapes from duet_autograd_pass. Returns when all
+/* dist_autograd.backward(context_id, roots, retain_graph): runs backward from 1 to 16 vars on tapes
+ * of duet_autograd_pass. Each has one element, or is a loss with a mean or a sum. Returns when all
  * workers are done. With retain_graph 1 it may be called again, and the gradients are added. */
 int duet_autograd_backward(duet_autograd_context *context, duet_var *const *roots, int count,
                            int retain_graph);
 
-/* get_gradients(context_id)[param i]: a copy, for parameters of this worker. DUET_USAGE: the
- * context has no gradient of it here. */
+/* get_gradients(context_id)[param i]: copies the gradient of a parameter of this worker.
+ * DUET_USAGE: the context has no gradient of that parameter here. */
 int duet_autograd_gradients(duet_tensor **out, duet_autograd_context *context, duet_params *params,
                             int i);
 
 /* ---- DistributedOptimizer ----
  *
- * One optimizer at each distinct owner of the parameters, which duet_rref_create_param refers to.
- * All owners must be alive at each step. Free optimizers before duet_rpc_shutdown; the parameters
- * may be freed before or after. */
+ * One optimizer at each distinct owner of the parameters. duet_rref_create_param makes the
+ * references. All owners must be alive at each step. Free optimizers before duet_rpc_shutdown; the
+ * parameters may be freed before or after. */
 
 typedef struct duet_distributed_optimizer duet_distributed_optimizer;
 int duet_distributed_optimizer_create(duet_distributed_optimizer **out, duet_rpc *rpc,
@@ -161,7 +161,7 @@ int duet_distributed_optimizer_create(duet_distributed_optimizer **out, duet_rpc
 void duet_distributed_optimizer_free(duet_distributed_optimizer *optimizer);
 
 /* Updates each parameter from its gradient in the context, at all owners at once. A parameter
- * without one there stays as it is. Two steps at one owner run one after the other. */
+ * without a gradient there does not change. Two steps at one owner run one after the other. */
 int duet_distributed_optimizer_step(duet_distributed_optimizer *optimizer,
                                     duet_autograd_context *context);
 

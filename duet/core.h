@@ -1,7 +1,7 @@
 /* duet/core.h: devices with their own memory, tensors on them, and the tape that records a forward
  * pass and runs it backward.
  *
- * The gradient of a sum of squares, 2 4 6 8, on a device that has nothing else:
+ * This program prints the gradient of a sum of squares, 2 4 6 8:
  *
  *     int main(void) {
  *         float values[] = {1, 2, 3, 4};
@@ -57,15 +57,15 @@ enum duet_code {
     DUET_OK = 0,
     DUET_FAILED,  /* something failed at run time */
     DUET_USAGE,   /* an argument is wrong */
-    DUET_CHECK,   /* a check of a result failed; for your programs, the library never returns it */
+    DUET_CHECK,   /* a check of a result failed; only your own programs return it */
     DUET_MEMORY,  /* a device, or the host, is out of memory */
     DUET_TIMEOUT, /* a wait ran past its deadline */
     DUET_PEER     /* another process failed first */
 };
 
 /* The version of this header and of the library that the program runs with: "0.3.0". If the number
- * before the second point changes, structs or functions may differ, so programs must be rebuilt;
- * the linker's name of the library, libduet.so.0.3, has that number. */
+ * before the second point changes, structs or functions may differ, so programs must be rebuilt.
+ * The linker's name of the library, libduet.so.0.3, contains that number. */
 #define DUET_VERSION "0.3.0"
 const char *duet_version(void);
 
@@ -73,8 +73,8 @@ const char *duet_version(void);
  * newline; "" if nothing failed. The string stays valid until the next failure in this thread. */
 const char *duet_error(void);
 
-/* The exit status for a program that ends with this code: 0 done, 1 failed at run time, 2 wrong
- * usage, 3 a check of the result failed. */
+/* The exit status for a program that ends with this code: 0 success, 1 a failure at run time, 2
+ * wrong usage, 3 a failed check of a result. */
 int duet_exit_status(int code);
 
 /* Seconds on a clock that never goes back; only differences are meaningful. Any thread may call
@@ -94,9 +94,9 @@ double duet_time(void);
  * memory_bytes is the memory of each device; 0 takes a default that suits the machine. n is 1 to
  * DUET_MAX_DEVICES. After a failure none of the devices is open and all are NULL. DUET_USAGE: a
  * launcher has started this process as one of several ranks, but the program does not act as a rank
- * (no process group, not in duet_spawn, no MPI library). Each rank would do all of the work. */
+ * (no process group, no duet_spawn, no MPI library), so each rank would do all the work. */
 int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes);
-/* Sets each to NULL. Free everything on a device first: a warning on stderr lists what is left. */
+/* Sets each to NULL. Free everything on a device first: a warning on stderr lists what remains. */
 void duet_devices_close(duet_device **devices, int n);
 
 /* Opens one device by its number, 0 to DUET_MAX_DEVICES - 1, as a rank of a process group does with
@@ -105,8 +105,8 @@ void duet_devices_close(duet_device **devices, int n);
  * default assumes a single process. Close it with duet_devices_close(&device, 1). */
 int duet_device_open(duet_device **out, const char *kind, int index, uint64_t memory_bytes);
 
-/* torch.cuda.device_count(): the number of GPUs, for "cuda", else DUET_MAX_DEVICES. 0: no GPU or an
- * unknown kind; duet_error() says which. */
+/* torch.cuda.device_count(): for "cuda" the number of GPUs, otherwise DUET_MAX_DEVICES. 0 means no
+ * GPU or an unknown kind; duet_error() says which. */
 int duet_device_count(const char *kind);
 
 /* "cpu(0)". The string belongs to the device. */
@@ -127,8 +127,8 @@ int duet_parallel(int n, int (*work)(void *context, int i), void *context);
 
 /* ---- tensors ---- */
 
-/* float, int32_t, double; IEEE's half and bfloat16, as uint16_t in host memory; int64_t, uint8_t.
- * The last four are for process groups and copies; layers take none of them. */
+/* float, int32_t, double; IEEE half and bfloat16, as uint16_t in host memory; int64_t, uint8_t. The
+ * last four are for process groups and copies; no layer takes them. */
 enum duet_type { DUET_F32, DUET_I32, DUET_F64, DUET_F16, DUET_BF16, DUET_I64, DUET_U8 };
 
 /* Makes a tensor on the device. Its elements are copied from `host`, which is row-major and may be
@@ -137,16 +137,16 @@ enum duet_type { DUET_F32, DUET_I32, DUET_F64, DUET_F16, DUET_BF16, DUET_I64, DU
 int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
                        const int *shape, const void *host);
 
-/* torch.from_numpy: a tensor whose elements are the caller's own memory, row-major, at `host`; no
- * copy is made. The device is an emulated one, "cpu", whose memory is the host's; a GPU's and
- * "cpu-late" are refused. The memory does not count as the device's, must outlive the tensor and
- * its views, and is aligned for its type. A collective on such a tensor reads and writes it in
- * place. `shape` as in duet_tensor_create. */
+/* torch.from_numpy: makes a tensor from the caller's own memory at `host`, row-major, without a
+ * copy. The device must be an emulated one, whose memory is the host's; GPUs and "cpu-late" are
+ * refused. The memory does not count as the device's, must outlive the tensor and its views, and
+ * must be aligned for its type. A collective reads and writes such a tensor in place. `shape` as in
+ * duet_tensor_create. */
 int duet_tensor_from_host(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
                           const int *shape, void *host);
 
-/* Waits for work that may still use the tensor, then frees it; its memory lives on while views of
- * its rows do. Does nothing to a tensor that belongs to a duet_params. */
+/* Waits for work that may still use the tensor, then frees it. Its memory stays while views of its
+ * rows exist. A tensor that belongs to a duet_params is not freed. */
 void duet_tensor_free(duet_tensor *tensor);
 
 duet_device *duet_tensor_device(const duet_tensor *tensor);
@@ -174,8 +174,8 @@ int duet_tensor_scale(duet_tensor *tensor, float factor);
 
 /* ---- rows and parts ---- */
 
-/* A view of the rows first .. first+n-1, tensor[first:first+n] in PyTorch: no copy, the same
- * memory. Every function that takes a tensor also takes a view. n may be 0. Free it like any
+/* Makes a view of the rows first .. first+n-1, in PyTorch tensor[first:first+n]: the same memory,
+ * not a copy. Every function that takes a tensor also takes a view. n may be 0. Free it like any
  * tensor. The memory lives until the tensor and all its views are freed; a view of a parameter or a
  * gradient ends with its duet_params, and with a duet_ddp a view of a gradient ends at the next
  * duet_tape_begin. */
@@ -183,17 +183,17 @@ int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n);
 
 /* torch.cat(tensors, dim): makes a tensor on `device` that joins n tensors along dimension `dim`;
  * dim 0 joins their rows. They may be on different devices. All have one type, and the same shape
- * except in that dimension. NULL tensors are left out, so it takes the result of
- * duet_tensor_scatter; at least one is not NULL. n is 1 to 65536. In every function a negative dim
- * counts from the last dimension, -1, backwards. */
+ * except in that dimension. NULL tensors are left out, so the result of duet_tensor_scatter can be
+ * passed here; at least one is not NULL. n is 1 to 65536. In every function a negative dim counts
+ * back from the last dimension, -1. */
 int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device,
                     int dim);
 
 /* torch.cuda.comm.scatter(tensor, devices, dim=dim): parts[i] becomes a new tensor on devices[i]
  * with the next rows, or the next part of dimension `dim`. The sizes are those of torch.chunk: each
- * part has rows / n, rounded up, and the last one the rest. Few rows may make fewer parts than n;
- * the rest of parts[0 .. n) is then NULL. Without rows, each part has none. n is 1 to
- * DUET_MAX_DEVICES. After a failure all are NULL. */
+ * part has rows / n rows, rounded up, and the last part has the rest. Few rows may make fewer than
+ * n parts; the other entries of parts are then NULL. A tensor without rows makes n parts without
+ * rows. n is 1 to DUET_MAX_DEVICES. After a failure all are NULL. */
 int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
                         duet_device *const *devices, int dim);
 
@@ -206,21 +206,21 @@ int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
  *     duet_var *scores = duet_matmul_add(t, duet_flatten(t, h), W2, b2);
  *     code = duet_backward(t, duet_cross_entropy(t, scores, y, DUET_SUM, NULL), NULL);
  *
- * A forward function needs no error checks. The tape keeps its first failure; the function that
- * failed returns NULL, and a function that is given NULL returns NULL. duet_backward and
+ * A forward function needs no error checks. The tape keeps its first failure. The function that
+ * failed returns NULL, and a function that gets NULL returns NULL. duet_backward and
  * duet_tape_error then return the code of that failure. A var belongs to the tape and is valid
  * until the next duet_tape_begin. */
 
 int duet_tape_create(duet_tape **out, duet_device *device);
 void duet_tape_free(duet_tape *tape);
 
-/* Sets the seed of dropout, which is 0 at first. A mask is a function of the seed, the number of
- * the device, the number of the training pass, the layer and the element. */
+/* Sets the seed of dropout, which is 0 at first. A mask depends on the seed, the number of the
+ * device, the number of the training pass, the layer and the element. */
 void duet_tape_seed(duet_tape *tape, uint64_t seed);
 
-/* Begins a pass over `samples` samples, which may be 0, with these parameters, or with none if
- * params is NULL. The parameters are on the same device as the tape and live until the pass ends.
- * In a pass of DUET_EVALUATE nothing is kept for backward, and dropout does nothing. */
+/* Begins a pass over `samples` samples, which may be 0. params may be NULL: a pass without
+ * parameters. The parameters are on the same device as the tape and live until the pass ends. In a
+ * pass of DUET_EVALUATE nothing is kept for backward, and dropout does nothing. */
 enum duet_pass {
     DUET_EVALUATE,
     DUET_TRAIN,
@@ -229,27 +229,27 @@ enum duet_pass {
 };
 int duet_tape_begin(duet_tape *tape, duet_params *params, int samples, enum duet_pass pass);
 
-/* From the next pass on, the gradients of each `passes` training passes are added up. Each pass has
- * its own backward. After the last of them the gradients are complete, and the optimizer may use
- * them. With 1, the default, each backward overwrites them. With a duet_ddp the ranks sum once for
- * all these passes, as with PyTorch's no_sync. Where PyTorch's scripts divide each loss by
- * `passes`, scale the gradients before the step:
+/* From the next pass on, the gradients of `passes` training passes are added up. Each pass has its
+ * own backward. After the last of them the gradients are complete, and the optimizer may use them.
+ * With 1, the default, each backward overwrites the gradients. With a duet_ddp the ranks sum once
+ * for all these passes, as with PyTorch's no_sync. PyTorch scripts divide each loss by `passes`;
+ * here scale the gradients before the step instead:
  *
  *     for (int i = 0; i < duet_params_count(params); i++)
  *         duet_tensor_scale(duet_params_grad(params, i), 1.0f / passes);
  *
- * An epoch may end with fewer passes: set the smaller number before the first of them. In the
- * middle of such passes this function drops their sum. */
+ * An epoch may end with fewer passes: set the smaller number before the first of them. A call in
+ * the middle of such passes drops their sum. */
 int duet_tape_accumulate(duet_tape *tape, int passes);
 
 /* The code of the first failure since duet_tape_begin, with its message in duet_error(); DUET_OK if
  * nothing failed. */
 int duet_tape_error(duet_tape *tape);
 
-/* Enter a float tensor on the tape's device into the pass; it must live until backward is done. It
- * is an input (samples, ...), or a leaf, whose gradient backward computes, too; a pass has at most
- * 16 leaves. A leaf may have any shape, such as that of a matrix. Layers with parameters, dropout
- * and the losses refuse a leaf whose rows are not the samples. */
+/* Enter a float tensor on the tape's device into the pass. The tensor must live until backward is
+ * done. An input has the shape (samples, ...). For a leaf backward also computes a gradient; a pass
+ * has at most 16 leaves. A leaf may have any shape. Layers with parameters, dropout and the losses
+ * refuse a leaf whose rows are not the samples. */
 duet_var *duet_input(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
 
@@ -260,14 +260,14 @@ duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
 int duet_loss_read(duet_tape *tape, duet_var *loss, double *sum, int64_t *right);
 
 /* Runs the tape backward from `root` and writes the gradient of every parameter; a parameter that
- * took no part gets zeros. grad: the gradient with respect to root, a float tensor of its shape,
- * which must live until backward is done; NULL: root is a loss with the reduction mean or sum, or a
- * var with one element, as from duet_mean. With a loss and a grad, float (N), grad is the gradient
- * of each sample's loss, and the reduction does not matter. If gradients are added up, over passes
- * or by a duet_ddp over ranks, a pass has only one backward. */
+ * took no part gets zeros. grad is the gradient with respect to root, a float tensor of its shape,
+ * which must live until backward is done. grad may be NULL if root is a loss with the reduction
+ * mean or sum, or a var with one element, as from duet_mean. If root is a loss, grad (N) is the
+ * gradient of each sample's loss, and the reduction does not matter. If gradients are added up over
+ * passes, or over ranks by a duet_ddp, a pass has only one backward. */
 int duet_backward(duet_tape *tape, duet_var *root, const duet_tensor *grad);
 
-/* The same from `count` different vars at once, 1 to 16, as torch.autograd.backward(tensors,
+/* The same from `count` (1 to 16) different vars at once, as torch.autograd.backward(tensors,
  * grad_tensors). grads[i] may be NULL, as for duet_backward. */
 int duet_backward_all(duet_tape *tape, duet_var *const *roots, const duet_tensor *const *grads,
                       int count);

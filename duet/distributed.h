@@ -1,5 +1,5 @@
-/* duet/distributed.h: process groups with the calls of torch.distributed, DistributedDataParallel
- * and SyncBatchNorm. DataParallel, which is one process, is in parallel.h.
+/* duet/distributed.h: process groups with the calls of torch.distributed, DistributedDataParallel,
+ * fully_shard and SyncBatchNorm. DataParallel, which needs only one process, is in parallel.h.
  *
  * Two processes hold the numbers 1 and 2 and add them up; both print 3:
  *
@@ -36,44 +36,43 @@ extern "C" {
  *
  * Several processes, the ranks, compute together; each has its own devices and tensors. The program
  * starts them itself, as above and as with torch.multiprocessing.spawn. Or `duet run`, torchrun,
- * mpirun or n shells start them, with RANK and WORLD_SIZE in the environment of each. On several
- * machines mpirun or srun starts them, and MPI moves their bytes (docs/machines.md). Jobs that are
- * started by hand at the same time need different MASTER_PORTs, which only name the job: no port is
- * opened.
+ * mpirun or n shells start them, and set RANK and WORLD_SIZE for each. On several machines mpirun
+ * or srun starts them, and MPI moves their bytes (docs/machines.md). Jobs that are started by hand
+ * at the same time need different MASTER_PORTs. The number only names the job; no port is opened.
  *
  * Calls are collective: all ranks of the group make the same calls in the same order, each with a
- * tensor of the same type and size. Ranks with different calls get an error. The error at the
- * timeout names a missing rank, and so does a warning on stderr after ten seconds, or
- * DUET_WARN_AFTER seconds. The calls of a duet_ddp and of SyncBatchNorm are calls of their group.
+ * tensor of the same type and size. Ranks that make different calls get an error. A warning on
+ * stderr names a missing rank after ten seconds, or DUET_WARN_AFTER seconds, and the error at the
+ * timeout names it again. The calls of a duet_ddp and of SyncBatchNorm are calls of their group.
  * Ranks may order calls on different groups differently if the earlier call is asynchronous; the
  * same holds for duet_group_new. After any error but DUET_USAGE the job has failed: destroy the
  * group and end.
  *
- * The last argument of a call is its handle. NULL: the call returns when its result is ready
- * (async_op=False). Otherwise it returns at once; wait for *work, and neither use nor free the
- * tensors before.
+ * The last argument of a call is its handle. With NULL the call returns when its result is ready
+ * (async_op=False). Otherwise it returns at once; do not use or free the tensors until you have
+ * waited for *work.
  *
  * Terms are added in one fixed order, whatever the number of elements, so all ranks get the same
  * bits, run after run. DUET_MEAN multiplies each term by 1/n before it is added; it takes floats
  * of any width. Sums of 16-bit floats are rounded after each addition, and integers wrap around.
  *
- * Threads: one thread at a time uses a group. */
+ * Only one thread at a time may use a group. */
 
 enum { DUET_ANY_SOURCE = -1 };
 
 /* Starts n processes, each of which runs work(rank, context) on a copy of this program, and waits
- * for all of them. work returns a code of enum duet_code, and has destroyed its group. If a rank
- * fails, the others are ended, and the result is the first failure. Call it while no device and no
- * group is open (else DUET_USAGE), and while no other thread runs. If SIGCHLD is ignored, it is
- * reset to its default meanwhile, also in the ranks, so that the parent learns how they end.
+ * for all of them. work destroys its group and returns a code of enum duet_code. If a rank fails,
+ * the others are ended, and the result is the first failure. Call it while no device and no group
+ * is open (else DUET_USAGE), and while no other thread runs. If SIGCHLD is ignored, its default is
+ * restored meanwhile, in the ranks too, so that the parent learns how they end.
  *
  * If `duet run`, torchrun or mpirun has started this process as a rank, no process is started: work
  * is called here, with the rank of this process, and n is ignored. So the same program can be
  * started in either way. */
 int duet_spawn(int n, int (*work)(int rank, void *context), void *context);
 
-/* init_process_group: waits until all ranks have joined. timeout_s: after how many seconds a wait
- * fails; 0: 300. A process that duet_spawn started can do so once. */
+/* init_process_group: waits until all ranks have joined. timeout_s is the number of seconds after
+ * which a wait fails; 0 stands for 300. A process that duet_spawn started can call it once. */
 int duet_group_init(duet_group **out, double timeout_s);
 
 /* The same for ranks that another program has numbered: this process becomes rank `rank` of
@@ -82,9 +81,10 @@ int duet_group_init(duet_group **out, double timeout_s);
  * `rank`. If one job fails, the others are not affected. */
 int duet_group_join(duet_group **out, const char *name, int rank, int world_size, double timeout_s);
 
-/* new_group: a group of n ranks of `world`, the group of all ranks, which numbers them 0 .. n-1 in
- * the order of the list. All ranks of `world` call it with the same arguments; on those that are
- * not in the list *out becomes NULL. It may outlive `world`. timeout_s 0: `world`'s timeout. */
+/* new_group: makes a group of n ranks of `world`, the group of all ranks. They are numbered 0 ..
+ * n-1 in the order of the list. All ranks of `world` call it with the same arguments; on those
+ * outside the list *out becomes NULL. The new group may outlive `world`. timeout_s 0: `world`'s
+ * timeout. */
 int duet_group_new(duet_group **out, duet_group *world, const int *ranks, int n, double timeout_s);
 
 /* Ends pending calls, leaves the group and sets *group to NULL, without waiting for other ranks.
@@ -112,17 +112,17 @@ int duet_group_local_rank(const duet_group *group);
  * "Sum" stands for op: DUET_SUM, DUET_PRODUCT, DUET_MIN, DUET_MAX or DUET_MEAN. A tensor may be
  * a view of rows.
  *
- * Split sizes NULL: all parts have the same length. An output must then not overlap its input, but
- * some calls work in place. The output may be the input itself. The input of all_gather and gather
- * may be this rank's part of the output. The output of reduce_scatter and scatter may be this
- * rank's part of the input.
+ * Without split sizes (NULL) all parts have the same length. An output must not partly overlap its
+ * input, but calls may work in place. The output may be the input itself. The input of all_gather
+ * and gather may be this rank's part of the output. The output of reduce_scatter and scatter may be
+ * this rank's part of the input.
  *
- * Split sizes are for parts of different lengths: how many rows of dimension 0 the output or the
- * input has for each rank, n of them. Either all ranks give a list or none does; otherwise the call
- * fails on each of them with an error that says so. In gather and scatter only the root's list is
- * read. No such call works in place. Rank a must send as many rows to rank b as b expects;
- * otherwise all ranks get an error that names the two. A rank of all_to_all may give only one of
- * the two lists: then the parts of the other are equal. */
+ * Split sizes are for parts of different lengths. A list says how many rows of dimension 0 the
+ * output or the input has for each of the n ranks. Either all ranks pass a list or none does;
+ * otherwise the call fails on each of them with an error that says so. In gather and scatter only
+ * the root's list is read. No such call works in place. Rank a must send as many rows to rank b as
+ * b expects; otherwise all ranks get an error that names the two. A rank of all_to_all may pass
+ * only one of the two lists: then the parts of the other are equal. */
 int duet_barrier(duet_group *group, duet_work **work);
 int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work);
 int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,
@@ -140,17 +140,17 @@ int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tenso
 int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *input,
                     const int *output_split_sizes, const int *input_split_sizes, duet_work **work);
 
-/* Messages from one rank to another, which arrive in the order in which they were sent. A short
- * message is on its way when send returns; a long one waits for its receiver. With from =
+/* Messages from one rank to another, which arrive in the order in which they were sent. send
+ * returns at once for a short message and waits for the receiver of a long one. With from =
  * DUET_ANY_SOURCE a receive takes the first message from any rank, and *source says which rank sent
- * it. source may be NULL, and with a handle it must be: see duet_work_source. tag is 0 or more. A
- * receive takes the first message of its tag; other messages wait in the receiver's memory. */
+ * it. source may be NULL, and with a handle it must be NULL: use duet_work_source. A tag is at
+ * least 0. A receive takes the first message with its tag; others wait in memory. */
 int duet_send(duet_group *group, const duet_tensor *tensor, int to, int tag, duet_work **work);
 int duet_recv(duet_group *group, duet_tensor *tensor, int from, int tag, int *source,
               duet_work **work);
 
-/* A barrier that finds missing ranks: after timeout_s rank 0 names all of them, or with all = 0 the
- * first one. */
+/* A barrier that finds missing ranks. After timeout_s rank 0 names all of them, or with all = 0
+ * only the first one. */
 int duet_monitored_barrier(duet_group *group, double timeout_s, int all);
 
 /* The handle of a call. wait returns the code of the call when it has ended. done returns 1 if it
@@ -163,9 +163,9 @@ void duet_work_free(duet_work *work);
 
 /* ---- DistributedDataParallel ----
  *
- * A duet_ddp is made around the parameters of each rank. From then on the gradients after
- * duet_backward are averages over the ranks, which are summed in buckets while backward still runs.
- * All else stays as in a program of one process:
+ * Each rank makes a duet_ddp around its parameters. From then on the gradients after duet_backward
+ * are averages over the ranks. They are summed in buckets while backward still runs. The rest of
+ * the program stays that of one process:
  *
  *     duet_ddp_create(&ddp, group, params, NULL);
  *     for (...) {                                     // on every rank, with its own samples
@@ -176,8 +176,8 @@ void duet_work_free(duet_work *work);
  *     }
  *     duet_ddp_free(ddp);
  *
- * All ranks do the same number of training passes, or end with duet_ddp_join. If a parameter takes
- * no part in the loss of some rank, the next duet_tape_begin fails with PyTorch's message, unless
+ * All ranks do the same number of training passes, or end with duet_ddp_join. If a parameter does
+ * not affect the loss of some rank, the next duet_tape_begin fails with PyTorch's message, unless
  * find_unused_parameters is set. After an error the job has failed, as in process groups. */
 enum duet_join { DUET_JOIN_OFF, DUET_JOIN, DUET_JOIN_ACTIVE, DUET_JOIN_THROW };
 struct duet_ddp_options {
@@ -189,14 +189,14 @@ struct duet_ddp_options {
     enum duet_join join;        /* see duet_ddp_join */
 };
 
-/* Collective. Copies the values and buffers of rank 0 to all ranks and checks that all have
- * parameters of the same shapes and were given the same options; NULL: zeros. `group` must be that
- * of all ranks; it and the parameters must outlive the ddp.
+/* Collective. Copies the values and buffers of rank 0 to all ranks, and checks that all have
+ * parameters of the same shapes and the same options; NULL stands for zeros. `group` must contain
+ * all ranks. The group and the parameters must outlive the ddp.
  *
- * From then on rank 0's buffers go to all ranks before each forward that follows one whose
- * gradients were averaged, be it in training or in evaluation. So with buffers all ranks must
- * evaluate, as in PyTorch. A single rank that evaluates waits until the timeout, unless it uses
- * DUET_EVALUATE_MODULE. */
+ * From then on rank 0 sends its buffers to all ranks before each forward, in training or
+ * evaluation, that follows a step with averaged gradients. So all ranks of a model with buffers
+ * must evaluate, as in PyTorch. A single rank that evaluates waits until the timeout, unless it
+ * uses DUET_EVALUATE_MODULE. */
 int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
                     const struct duet_ddp_options *options);
 void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
@@ -207,48 +207,47 @@ void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
  * and gathers complete layers while they are used. The program's step stays as it is. */
 enum duet_shard { DUET_SHARD_PARAMETERS, DUET_SHARD_GRADIENTS, DUET_SHARD_OPTIMIZER };
 struct duet_fsdp_options {
-    enum duet_shard shard; /* what is split, from here to the end of this list: ZeRO 3, 2, 1 */
+    enum duet_shard shard; /* what is split: this item and those after it (ZeRO 3, 2, 1) */
     const char *units;     /* what is gathered together, as --units of the command; NULL: layers of
                             * a sixteenth of all elements or more */
     int prefetch;          /* units gathered ahead, 1 to 4; 0: one; -1: do not prefetch */
     int no_reshard_after_forward; /* 1: gathered units stay from forward to backward */
-    int accumulate; /* 1: duet_tape_accumulate will be used: each rank has whole gradients then */
+    int accumulate; /* 1: allows duet_tape_accumulate; each rank then has whole gradients */
 };
 
-/* Collective. The parameters become those of rank 0, split over the ranks of `group`, which has all
- * ranks and must outlive them. It comes before an optimizer is made and before the first training
- * pass; options NULL: zeros. From then on gradients are averages over the ranks, as with a
- * duet_ddp, and duet_params_value and duet_params_grad are NULL: no rank has them complete. These
- * calls are then collective: all passes, also of evaluation; duet_params_save and
+/* Collective. Splits rank 0's parameters over the ranks of `group`, which contains all ranks and
+ * must outlive the parameters. Call it before you make an optimizer and before the first training
+ * pass; options NULL stands for zeros. From then on gradients are averages over the ranks, as with
+ * a duet_ddp, and duet_params_value and duet_params_grad are NULL: no rank has them complete. These
+ * calls are then collective: all passes, including evaluation; duet_params_save and
  * duet_checkpoint_save, in which rank 0 writes a whole file; duet_clip_grad_norm; and
  * duet_params_free, unless the job has failed. duet_params_load reads a whole file on each rank. */
 int duet_fsdp_wrap(duet_params *params, duet_group *group, const struct duet_fsdp_options *options);
 
 /* Uneven inputs, as PyTorch's `with model.join()`. With options.join each rank calls it after its
  * last pass. A rank that calls it early takes part in the passes of the others, with gradients of
- * zero, until all ranks have called it. Then all ranks get the parameters and buffers of one rank:
- * among those that trained longest, the highest-numbered one. The state of an optimizer is not
- * copied.
- *     DUET_JOIN          sums are divided by the number of all ranks
- *     DUET_JOIN_ACTIVE   by the number of ranks that still have batches:
+ * zero, until all ranks have called it. Then all ranks get the parameters and buffers of one rank,
+ * the highest-numbered among those that trained longest. The state of an optimizer is not copied.
+ *     DUET_JOIN          divides sums by the number of all ranks
+ *     DUET_JOIN_ACTIVE   divides by the number of ranks that still have batches:
  *                        divide_by_initial_world_size=False
  *     DUET_JOIN_THROW    the job ends if some ranks have batches and others do not
- * Each step is slower with it. With SyncBatchNorm only DUET_JOIN_THROW is allowed. */
+ * Each step is slower with options.join. With SyncBatchNorm only DUET_JOIN_THROW is allowed. */
 int duet_ddp_join(duet_ddp *ddp);
 
-/* A communication hook takes the place of the average of a bucket: register_comm_hook.
- * duet_backward calls it, in the thread of duet_backward, for each bucket as soon as the bucket's
- * gradients are ready, in the same order on all ranks. When the hook returns DUET_OK, `gradients`
- * holds the final gradient, so the hook itself divides by the number of ranks. Any other code ends
- * the job with the message of duet_error().
+/* A communication hook replaces the average of a bucket: register_comm_hook. duet_backward calls
+ * the hook, on the calling thread, for each bucket as soon as the bucket's gradients are ready, in
+ * the same order on all ranks. When the hook returns DUET_OK, `gradients` holds the final gradient,
+ * so the hook itself divides by the number of ranks. Any other code ends the job with the message
+ * of duet_error().
  *
  *     static int hook(const struct duet_bucket *bucket, void *context) {
  *         return duet_all_reduce(bucket->group, bucket->gradients, DUET_MEAN, NULL);
  *     }
  *
- * If the hook begins the call with a handle, &work, and returns duet_bucket_then(bucket, work,
- * NULL, NULL), backward continues meanwhile. The handle stands for PyTorch's Future. At its end
- * duet_backward goes through the buckets: it waits for the work, which may be NULL, calls
+ * A hook may instead begin the call with a handle, &work, and return duet_bucket_then(bucket, work,
+ * NULL, NULL). Backward then continues meanwhile. The handle corresponds to PyTorch's Future. At
+ * its end duet_backward goes through the buckets: it waits for the work, which may be NULL, calls
  * then(bucket, state), unless `then` is NULL, and frees the handle. `then` may begin another call
  * and return duet_bucket_then once more. `bucket` is valid until all of this is done; these
  * functions take that pointer, and no copy of the struct. */
@@ -262,24 +261,24 @@ struct duet_bucket {
 int duet_bucket_then(const struct duet_bucket *bucket, duet_work *work,
                      int (*then)(const struct duet_bucket *bucket, void *state), void *state);
 
-/* Registers a hook: once for each ddp, before the first step, and the same on all ranks. The first
- * step reports it if only some ranks have a hook. */
+/* Registers a hook. Call it once for each ddp, before the first step, with the same hook on all
+ * ranks. If only some ranks have a hook, the first step reports that. */
 int duet_ddp_register_comm_hook(duet_ddp *ddp,
                                 int (*hook)(const struct duet_bucket *bucket, void *context),
                                 void *context);
 
-/* Hooks that come with Duet; register them with context NULL: PyTorch's fp16_compress_hook and
- * bf16_compress_hook. They round each gradient to 16 bits, divide by the number n of ranks and then
- * sum, and round to 16 bits after each step. So their error is at most (n + 2) u times the mean of
- * |gradient| over the ranks, where u is 2^-11 for fp16 and 2^-8 for bf16. In fp16, numbers below
- * 6e-5 have an error of up to (n + 1) 2^-24, and numbers beyond 65504 become infinite. */
+/* PyTorch's fp16_compress_hook and bf16_compress_hook; register them with context NULL. They round
+ * each gradient to 16 bits, divide by the number n of ranks and then sum, and round to 16 bits
+ * after each of these operations. So their error is at most (n + 2) u times the mean of |gradient|
+ * over the ranks, where u is 2^-11 for fp16 and 2^-8 for bf16. In fp16, numbers below 6e-5 have an
+ * error of up to (n + 1) 2^-24, and numbers beyond 65504 become infinite. */
 int duet_fp16_compress_hook(const struct duet_bucket *bucket, void *context);
 int duet_bf16_compress_hook(const struct duet_bucket *bucket, void *context);
 
-/* SyncBatchNorm: collective, once. From then on every duet_batch_norm in a training pass with these
- * parameters normalises over the samples of all ranks, and so do the running statistics. A rank may
- * have any number of samples, even 0. `group` must be that of all ranks. duet_params_free then is
- * collective, unless the job has failed, and must come before duet_group_destroy. */
+/* SyncBatchNorm: a collective call, made once. From then on every duet_batch_norm in a training
+ * pass with these parameters normalises over the samples of all ranks, and the running statistics
+ * include them all. A rank may have 0 samples. `group` must contain all ranks. duet_params_free is
+ * then collective, unless the job has failed, and must precede duet_group_destroy. */
 int duet_convert_sync_batchnorm(duet_params *params, duet_group *group);
 
 #ifdef __cplusplus

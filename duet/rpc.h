@@ -1,4 +1,4 @@
-/* duet/rpc.h: remote calls between processes with different roles: torch.distributed.rpc.
+/* duet/rpc.h: remote calls between processes with different roles, as in torch.distributed.rpc.
  *
  * Worker 1 has a function; worker 0 calls it and prints 5:
  *
@@ -23,8 +23,8 @@
  *     }
  *     int main(void) { return duet_exit_status(duet_spawn(2, work, NULL)); }
  *
- * Functions are called by name: each worker registers its own. Arguments and results are values,
- * which are copied; a worker may call itself. A user's function runs once or not at all: nothing is
+ * Functions are called by name, and each worker registers its own. Arguments and results are
+ * copied. A worker may call itself. A user's function runs once or not at all, because nothing is
  * sent again. docs/rpc.md lists torch.distributed.rpc's functions and their counterparts. */
 #ifndef DUET_RPC_H
 #define DUET_RPC_H
@@ -55,12 +55,13 @@ enum duet_rpc_type {
     DUET_RPC_VAR /* duet/autograd.h */
 };
 
-/* Values that a program passes are borrowed only for the length of the call, even with
- * duet_rpc_async. Values that it receives are its own: duet_rpc_value_free. */
+/* Values that a program passes are borrowed only until the function returns, even by
+ * duet_rpc_async. The program owns the values that it receives and frees them with
+ * duet_rpc_value_free. */
 struct duet_rpc_value {
     enum duet_rpc_type type;
     int count;    /* LIST: items */
-    size_t bytes; /* BYTES: their number */
+    size_t bytes; /* BYTES: how many */
     union {
         int64_t integer;
         double number;
@@ -68,7 +69,7 @@ struct duet_rpc_value {
         const void *data;
         duet_tensor *tensor;
         duet_rref *rref;
-        duet_var *var; /* of a tape, to which it belongs */
+        duet_var *var; /* belongs to its tape */
         const struct duet_rpc_value *items;
     };
 };
@@ -117,10 +118,10 @@ void duet_rpc_value_free(struct duet_rpc_value *value);
 
 /* ---- workers ---- */
 
-/* A function that others may call by its name. It runs on a thread of the worker's pool. With a
- * device, received tensors are there, and the function has the device to itself: see "Threads"
- * below. A name "Class.method" is a method of the class. The function with the name of the class is
- * its constructor, which returns an object with duet_rpc_return_object. */
+/* A function that others may call by its name. It runs on a thread of the worker's pool. If it has
+ * a device, received tensors are there, and no other thread uses the device meanwhile: see
+ * "Threads" below. A name "Class.method" is a method of the class. The function with the name of
+ * the class is its constructor, which returns an object with duet_rpc_return_object. */
 struct duet_rpc_function {
     const char *name; /* letters, digits, "_", ".", at most 127 bytes; must not begin "duet." */
     int (*run)(duet_rpc_call *call, void *context); /* a code; its message is in duet_error() */
@@ -132,39 +133,38 @@ struct duet_rpc_options {
     const struct duet_rpc_function *functions; /* copied, and so are the names */
     int function_count;
     duet_device *device; /* where tensors arrive; NULL: this worker receives and sends no tensors */
-    int threads;         /* threads that run calls, 0: 16. One that waits does not count */
-    double timeout_s;    /* of a call that sets none, and of init; 0: 60 */
+    int threads;         /* threads that run calls, 0: 16; threads that wait do not count */
+    double timeout_s;    /* for init, and for calls without a timeout; 0: 60 */
     double silence_s;    /* a worker that is silent for so long counts as gone; 0: 30 */
-    /* How messages travel: "abstract": inside this machine, the default; "tcp". NULL: as
-     * DUET_RPC_TRANSPORT says. */
+    /* How messages travel: "abstract", within this machine, the default; or "tcp". NULL takes
+     * DUET_RPC_TRANSPORT. */
     const char *transport;
 };
 
 /* init_rpc: becomes worker `name` (letters, digits, "_", ":", "-", at most 127 bytes) and waits
- * until all workers have joined. With rank -1 and world_size 0 they are read from RANK and
- * WORLD_SIZE, which duet_spawn, duet run, torchrun and mpirun set. All workers are on one machine,
- * and no port is opened; two jobs that are started by hand at the same time need different
- * MASTER_PORTs. With "tcp" workers may be on several machines: rank 0 listens at MASTER_ADDR and
- * MASTER_PORT, and each other worker at its own port, until all have joined.
+ * until all workers have joined. With rank -1 and world_size 0 it reads RANK and WORLD_SIZE, which
+ * duet_spawn, duet run, torchrun and mpirun set. All workers are on one machine, and no port is
+ * opened. Two jobs that are started by hand at the same time need different MASTER_PORTs. With
+ * "tcp" workers may be on several machines: rank 0 listens at MASTER_ADDR and MASTER_PORT, and each
+ * other worker at its own port, until all have joined.
  *
- * Nobody else can connect. The kernel must confirm that a peer belongs to the same user, and the
- * peer must prove that it knows the job's secret before its messages are read. The secret itself is
- * never sent. It is DUET_RPC_SECRET, or what the environment says of the job; over TCP it must be
- * given, unless duet_spawn or duet run has done so. TCP itself is not encrypted: use it within your
- * own network, and a tunnel (ssh, stunnel, WireGuard) beyond. */
+ * No other process can connect. The kernel must confirm that a peer belongs to the same user, and
+ * the peer must prove that it knows the job's secret before its messages are read. The secret
+ * itself is never sent. It is DUET_RPC_SECRET, or is made from the job's environment. TCP requires
+ * DUET_RPC_SECRET, which duet_spawn and duet run set. TCP is not encrypted: use it within your own
+ * network, and a tunnel (ssh, stunnel, WireGuard) beyond. */
 int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
                   const struct duet_rpc_options *options);
 
-/* Leaves and sets *rpc to NULL. graceful 1: waits until all workers call it and no call is pending
- * anywhere, and serves calls meanwhile. It waits at most timeout_s seconds, or with 0 without
- * limit; a worker that has died or left ends it with an error that names the worker. Do not call it
- * inside a function. Free futures and references, contexts and distributed optimizers
- * (duet/autograd.h) before; futures and references that remain can only be freed; other calls on
- * them are errors. */
+/* Leaves the job and sets *rpc to NULL. With graceful 1 it waits until all workers call it and no
+ * call is pending anywhere, and serves calls meanwhile. It waits at most timeout_s seconds, or with
+ * 0 without limit. If a worker has died or left, the wait ends with an error that names the worker.
+ * Do not call it inside a function. Free futures, references, contexts and distributed optimizers
+ * (duet/autograd.h) first; futures and references that remain can only be freed. */
 int duet_rpc_shutdown(duet_rpc **rpc, int graceful, double timeout_s);
 
-/* get_worker_info: rank and name. Without such a worker they
- * return -1 and NULL. name NULL: this worker. */
+/* get_worker_info: the rank of a name and the name of a rank. If no such worker exists, they return
+ * -1 and NULL. name NULL: this worker. */
 int duet_rpc_rank(const duet_rpc *rpc, const char *name);
 const char *duet_rpc_name(const duet_rpc *rpc, int rank);
 
@@ -183,8 +183,8 @@ void duet_rpc_give_device(duet_rpc *rpc, duet_device *device);
 /* ---- calls ---- */
 
 /* Calls `function` of worker `to` with `count` arguments and waits for its result, which becomes
- * *result (NULL: it is dropped). timeout_s: 0: the timeout of init; negative: none. An error names
- * the worker and the function, with the function's own message. */
+ * *result; result may be NULL. A timeout_s of 0 is the timeout of init, and a negative one is no
+ * limit. An error names the worker and the function, with the function's own message. */
 int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
                   const struct duet_rpc_value *args, int count, double timeout_s,
                   struct duet_rpc_value *result);
@@ -193,8 +193,8 @@ int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
 int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char *function,
                    const struct duet_rpc_value *args, int count, double timeout_s);
 
-/* Waits for the result; a second time gives the code, and NONE. The call of a future that is freed
- * early continues. wait_all returns the first error in their order. */
+/* Waits for the result. A second wait returns the same code, and NONE. If a future is freed early,
+ * its call continues. wait_all returns the first error in the order of the futures. */
 int duet_future_wait(duet_future *future, struct duet_rpc_value *result);
 int duet_future_wait_all(duet_future *const *futures, int count);
 void duet_future_free(duet_future *future);
@@ -202,53 +202,53 @@ void duet_future_free(duet_future *future);
 /* ---- inside a function ---- */
 
 int duet_rpc_arg_count(const duet_rpc_call *call);
-/* Argument i as the expected type. If it has another type, the call keeps the error and returns it
- * to its caller, and these functions return 0 or NULL. What they return belongs to the call. */
+/* Argument i as the expected type. If it has another type, these functions return 0 or NULL, and
+ * the call fails with that error at its caller. What they return belongs to the call. */
 int64_t duet_rpc_arg_int(duet_rpc_call *call, int i);
 double duet_rpc_arg_number(duet_rpc_call *call, int i); /* an integer will do */
 const char *duet_rpc_arg_text(duet_rpc_call *call, int i);
 duet_tensor *duet_rpc_arg_tensor(duet_rpc_call *call, int i);
 duet_rref *duet_rpc_arg_rref(duet_rpc_call *call, int i);
 const struct duet_rpc_value *duet_rpc_arg(duet_rpc_call *call, int i); /* of any type */
-int duet_rpc_call_error(duet_rpc_call *call); /* the first of these errors */
+int duet_rpc_call_error(duet_rpc_call *call);                          /* the first such error */
 
-void *duet_rpc_self(duet_rpc_call *call); /* of a method: the object */
+void *duet_rpc_self(duet_rpc_call *call); /* in a method: the object */
 duet_rpc *duet_rpc_of_call(duet_rpc_call *call);
 
-/* The result, which is copied at once. A call has one result; without this call it is NONE. object:
- * of a constructor; `destroy` is called when nobody has a reference to it any more. Both return the
+/* Sets the call's one result, which is copied at once; without it the result is NONE. A constructor
+ * returns its object; `destroy` is called when no reference to the object is left. Both return the
  * code with which the function should end. */
 int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value);
 int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(void *object));
 
 /* ---- references ---- */
 
-/* remote: calls `function` there, leaves its result there and returns a reference to it at once.
- * The first use of the reference returns an error of the function. If the function has not ended
- * after timeout_s (0: the timeout of init; negative: none), each later use returns a timeout: the
- * value may not exist. */
+/* remote: calls `function` at worker `to`, leaves its result there and returns a reference to it at
+ * once. If the function fails, the first use of the reference returns its error. If the function
+ * has not ended after timeout_s (0: the timeout of init; negative: none), each later use returns a
+ * timeout: the value may not exist. */
 int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *function,
                 const struct duet_rpc_value *args, int count, double timeout_s);
 
-/* RRef(value): a reference to a value on this worker, which is copied; to an object with the
- * methods of `type`; or to a parameter, whose value to_here copies. */
+/* RRef(value): makes a reference to a copy of a value on this worker, to an object with the methods
+ * of `type`, or to a parameter, whose value to_here copies. */
 int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value);
 int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, void *object,
                             void (*destroy)(void *object));
 int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, int i);
 void duet_rref_free(duet_rref *rref); /* the last reference anywhere frees the value */
 
-/* owner: the owner's rank, which is duet_rpc_rank(rpc, NULL) on the owner itself. duet_rref_wait
- * blocks until the value exists. */
+/* duet_rref_owner returns the owner's rank, which on the owner is duet_rpc_rank(rpc, NULL).
+ * duet_rref_wait blocks until the value exists. */
 int duet_rref_owner(const duet_rref *rref);
 int duet_rref_wait(duet_rref *rref, double timeout_s);
 
-/* A copy of the value. local_value, only on the owner: the value itself, which still belongs to the
- * reference. */
+/* to_here fetches a copy of the value. local_value, only on the owner, returns the value itself,
+ * which still belongs to the reference. */
 int duet_rref_to_here(duet_rref *rref, double timeout_s, struct duet_rpc_value *value);
 int duet_rref_local_value(duet_rref *rref, const struct duet_rpc_value **value);
 
-/* The proxies rpc_sync() and rpc_async(): a method of the object, on its owner. */
+/* The proxies rpc_sync() and rpc_async() call a method of the object on its owner. */
 int duet_rref_sync(duet_rref *rref, const char *method, const struct duet_rpc_value *args,
                    int count, double timeout_s, struct duet_rpc_value *result);
 int duet_rref_async(duet_future **out, duet_rref *rref, const char *method,

@@ -1,7 +1,6 @@
-/* duet/train.h: the parts of training other than the tape: parameters and buffers, optimizers, data
- * and loaders, checkpoints, random numbers.
+/* duet/train.h: parameters and buffers, optimizers, data and loaders, checkpoints, random numbers.
  *
- * An epoch of softmax regression on images of 784 pixels:
+ * This function runs an epoch of softmax regression on images of 784 pixels:
  *
  *     static int epoch(duet_device *device, duet_tape *tape, duet_params *params,
  *                      duet_optimizer *optimizer, duet_loader *loader) {
@@ -41,30 +40,30 @@ struct duet_param {
 };
 
 /* Makes `count` parameters, 1 to 65536, on the device, each with a gradient, which is zero at
- * first. Each name must be UTF-8 of at most 200 bytes, differ from the others, not be
- * "__metadata__" and not begin with "module.", which files use otherwise. Nothing of `params` is
- * used after the call. The layers below name a parameter by its index in `params`. */
+ * first. Each name must be UTF-8 of at most 200 bytes, and unique. It must not be "__metadata__" or
+ * begin with "module.", which have other uses in files. `params` is not used after the call. Layers
+ * refer to a parameter by its index in `params`. */
 int duet_params_create(duet_params **out, duet_device *device, const struct duet_param *params,
                        int count);
 void duet_params_free(duet_params *params);
 
 /* The value and the gradient of parameter i: float tensors that belong to `params` and live as long
- * as it does. NULL: there is no parameter i, or it is frozen and has no gradient. */
+ * as it does. NULL: no parameter i exists, or it is frozen and has no gradient. */
 duet_tensor *duet_params_value(duet_params *params, int i);
 duet_tensor *duet_params_grad(duet_params *params, int i);
 int duet_params_count(const duet_params *params);
 
-/* 1: parameter i has a gradient, even before the first backward, for a program may write one; 0: it
- * is PyTorch's None, as after duet_zero_grad (see duet_optimizer_step), or i is out of range. */
+/* Returns 1 if parameter i has a gradient; it has one even before the first backward. 0: its
+ * gradient is PyTorch's None (see duet_optimizer_step), or i is out of range. */
 int duet_params_has_grad(const duet_params *params, int i);
 
-/* requires_grad_(False): freezes the parameter of this name and all whose names begin with it and a
- * dot, as "backbone" does "backbone.0.weight". From then on backward makes no gradients for them
- * and goes back only as far as needed, optimizers do not change them, and a duet_ddp puts them into
- * no bucket. Files still hold them, and rank 0 or device 0 still sends them to the others. Call it
- * before the first training pass, and before an optimizer, a duet_ddp or a duet_data_parallel is
- * made of the parameters. Tensors from duet_params_value stay valid. DUET_USAGE: the call is later
- * than that, or no parameter has the name. */
+/* requires_grad_(False): freezes the parameter of this name and all whose names begin with the name
+ * and a dot: "backbone" freezes "backbone.0.weight". From then on backward makes no gradients for
+ * them and goes back only as far as needed. Optimizers do not change them, and no bucket of a
+ * duet_ddp contains them. Files still hold them, and rank 0 or device 0 still sends them to the
+ * others. Call it before the first training pass, and before you make an optimizer, a duet_ddp or a
+ * duet_data_parallel. Tensors from duet_params_value stay valid. DUET_USAGE: the call is too late,
+ * or no parameter has the name. */
 int duet_params_freeze(duet_params *params, const char *name);
 
 /* One step of stochastic gradient descent on every parameter:
@@ -75,21 +74,21 @@ int duet_params_freeze(duet_params *params, const char *name);
 int duet_sgd(duet_params *params, double lr, int batch_size);
 
 /* zero_grad: all gradients become 0, and count as PyTorch's None (see duet_optimizer_step). A
- * training step does not need it, because duet_backward overwrites them. It drops the sums of
- * duet_tape_accumulate so far. */
+ * training step does not need the call, because duet_backward overwrites gradients. The call drops
+ * the sums of duet_tape_accumulate so far. */
 int duet_zero_grad(duet_params *params);
 
 /* torch.nn.utils.clip_grad_norm_: multiplies all gradients by max_norm / (norm + 1e-6), if that is
  * below 1. norm is the 2-norm of all gradients taken as one vector, before the call. If `norm` is
- * not NULL, the call waits for the norm and stores it there. It is summed in double, in the order
- * of the parameters, so it has the same bits on every device and rank. A norm that is not finite is
- * not an error: as in PyTorch, with an infinite norm infinite gradients become NaN and the others
- * 0, and with a norm of NaN all become NaN. max_norm is at least 0. Call it between duet_backward
- * and the step. */
+ * not NULL, the call waits for the norm and stores it there. The norm is summed in double, in the
+ * order of the parameters, so it has the same bits on every device and rank. A norm that is not
+ * finite is not an error: as in PyTorch, with an infinite norm infinite gradients become NaN and
+ * the others 0, and with a norm of NaN all become NaN. max_norm is at least 0. Call it between
+ * duet_backward and the step. */
 int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm);
 
-/* A buffer: state of a model that no gradient changes, such as the running statistics of a
- * batch_norm. Those are three buffers in this order; the last may be left out, unless momentum is
+/* A buffer is state of a model that no gradient changes, such as the running statistics of a
+ * batch_norm. These are three buffers in this order; the last may be left out, unless momentum is
  * below 0:
  *
  *     {"bn1.running_mean", DUET_F32, 1, {16}, 0},
@@ -104,12 +103,12 @@ struct duet_buffer {
     double value; /* of all its elements at the start */
 };
 
-/* register_buffer: gives the parameters all their buffers, in one call, before a duet_ddp or a
- * duet_data_parallel is made of them. Nothing of `buffers` is used after the call. */
+/* register_buffer: adds all buffers to the parameters in one call, before a duet_ddp or a
+ * duet_data_parallel is made. `buffers` is not used after the call. */
 int duet_params_register_buffers(duet_params *params, const struct duet_buffer *buffers, int count);
 
-/* Buffer i, which belongs to `params`; of rank 0 it is a tensor of one element. NULL: there is
- * no buffer i. */
+/* Buffer i, which belongs to `params`. A buffer of rank 0 is a tensor of one element. NULL: no
+ * buffer i exists. */
 duet_tensor *duet_params_buffer(duet_params *params, int i);
 
 /* Saves all values and buffers as a safetensors file, which appears whole or not at all. */
@@ -136,7 +135,7 @@ int duet_params_load(duet_params *params, const char *file);
  *         duet_optimizer_step(optimizer);
  *     }
  *
- * The gradients should be those of a mean, that is of a loss with DUET_MEAN. */
+ * The loss should be a mean over samples (DUET_MEAN). */
 
 struct duet_optimizer_options {
     const char *name;    /* "sgd", "adadelta", "adam" or "adamw" */
@@ -150,13 +149,13 @@ struct duet_optimizer_options {
     double eps;          /* adadelta, adam, adamw: at least 0 */
 };
 
-/* Fills in the defaults of the optimizer `name`, PyTorch's; sgd has a learning rate of 0.001. The
- * name is kept by its pointer. */
+/* Fills in PyTorch's defaults for the optimizer `name`; sgd has a learning rate of 0.001. Only the
+ * pointer to the name is kept. */
 int duet_optimizer_defaults(struct duet_optimizer_options *options, const char *name);
 
-/* Makes an optimizer of these parameters, which must outlive it. It keeps nothing of `options`.
- * Options of other kinds of optimizer are ignored. Momentum takes as much device memory as the
- * parameters, and adadelta, adam and adamw take twice as much. */
+/* Makes an optimizer for these parameters, which must outlive it. `options` is not used after the
+ * call. Options for other kinds of optimizer are ignored. Momentum takes as much device memory as
+ * the parameters, and adadelta, adam and adamw take twice as much. */
 int duet_optimizer_create(duet_optimizer **out, duet_params *params,
                           const struct duet_optimizer_options *options);
 void duet_optimizer_free(duet_optimizer *optimizer);
@@ -167,10 +166,10 @@ void duet_optimizer_free(duet_optimizer *optimizer);
  *     duet_optimizer_add_group(optimizer, &(struct duet_param_group){"head", 0.1, -1});
  *     duet_optimizer_add_group(optimizer, &(struct duet_param_group){"1d", -1, 0});
  *
- * params: the name of a parameter; the name of a module, for the parameters that begin with it and
- * a dot; a file pattern ("*.bias"); or "1d": all with one dimension, such as biases and norms. A
- * group takes the matching parameters that are trained and in no group yet; the first is group 1,
- * of 16. DUET_USAGE: no parameter matches. */
+ * params is the name of a parameter; the name of a module, for all parameters in it; a file pattern
+ * ("*.bias"); or "1d", for all with one dimension, such as biases and norms. A group takes the
+ * matching parameters that are trained and in no group yet. The groups are numbered 1 to 16.
+ * DUET_USAGE: no parameter matches. */
 struct duet_param_group {
     const char *params;      /* at most 63 bytes; kept as a copy */
     double lr, weight_decay; /* below 0: the optimizer's */
@@ -179,9 +178,9 @@ int duet_optimizer_add_group(duet_optimizer *optimizer, const struct duet_param_
 
 /* Updates every parameter from its gradient. The gradients do not change. A parameter without a
  * gradient (PyTorch's grad None) and its state do not change either; each parameter counts its own
- * updates. A parameter has no gradient if it took no part in the loss of the last duet_backward, on
- * any rank of a duet_ddp or replica of a duet_data_parallel; after duet_zero_grad no parameter has
- * one. The gradient then reads as zeros; once the program writes to it, it is a gradient again. */
+ * updates. A parameter has no gradient if it did not affect the loss of the last duet_backward on
+ * any rank of a duet_ddp or replica of a duet_data_parallel, nor after duet_zero_grad. The missing
+ * gradient reads as zeros; once the program writes to it, it counts as a gradient again. */
 int duet_optimizer_step(duet_optimizer *optimizer);
 
 /* param_groups[group]["lr"] = lr: the learning rate of the next steps, at least 0. Group 0 sets the
@@ -202,39 +201,39 @@ int duet_optimizer_set_lr(duet_optimizer *optimizer, int group, double lr);
  *             ...                              // make tensors of batch.X and batch.y, and a step
  *     }
  *
- * With .device = device it also copies them to the device, as pin_memory=True and .to(device,
- * non_blocking=True) do: its own stream copies the next two batches during the kernels of this
- * one, and a step takes batch.samples and batch.answers. Both ways give equal bits.
+ * With .device = device the loader also copies batches to the device, as pin_memory=True and
+ * .to(device, non_blocking=True) do. Its own stream copies the next two batches during the kernels
+ * of this one, and a step takes batch.samples and batch.answers. Both ways give equal bits.
  * */
 
 /* Opens the training part (train = 1) or the test part (train = 0) of "fashion-mnist", "mnist" or
  * "synthetic", which needs no files; or "random", 6400 images from torch.randn with labels from
  * torch.randint after manual_seed(0), which has no test part. `folder` has the four IDX files, raw
- * or .gz. NULL searches ./data/NAME, ./datasets/NAME, where `make data` puts what it downloads, and
- * /usr/share/datasets/NAME. DUET_FAILED: the files are broken, or in none of these folders; the
- * error says how to get them. */
+ * or .gz. NULL searches ./data/NAME, then ./datasets/NAME, where `make data` puts its downloads,
+ * then /usr/share/datasets/NAME. DUET_FAILED: the files are broken or missing; the error says how
+ * to get them. */
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train);
 void duet_dataset_free(duet_dataset *set);
 
-/* Your own data set: arrays, or a function that makes one sample at a time.
+/* Makes a data set of your own from arrays, or with a function that makes one sample at a time.
  *
  *     struct duet_data data = {.count = 1000, .rank = 1, .shape = {20}, .type = DUET_F32,
  *                              .samples = x, .targets = y, .outputs = 1};
  *     duet_dataset_create(&set, &data);
  *
- * Nothing is copied: arrays and context must outlive the set. */
+ * Nothing is copied, so arrays and context must outlive the set. */
 struct duet_data {
     int count;             /* samples */
     int rank, shape[3];    /* of one sample: 1 to 3 dimensions */
-    enum duet_type type;   /* of its elements: DUET_F32, or DUET_U8, which enter as pixels */
+    enum duet_type type;   /* of its elements: DUET_F32, or DUET_U8 for pixels */
     const void *samples;   /* (count, shape), row-major; NULL: `read` makes them */
     const int32_t *labels; /* (count), each at least 0; or */
     const float *targets;  /* (count, outputs) */
     int outputs;           /* the length of a target; 0: labels */
-    int classes;           /* 0: 1 + the largest label, or 1 where `read` makes them */
+    int classes;           /* 0: 1 + the largest label, or 1 if `read` makes the labels */
     /* Writes sample i, 0 to count - 1, to `sample`, and its int32 label or its `outputs` floats to
-     * `answer`. A loader's workers call it at the same time, so it must not change what they share.
-     * It returns 0, or a code with which duet_loader_next then fails. */
+     * `answer`. A loader's workers call it at the same time, so it must not change shared data. It
+     * returns 0, or a code with which duet_loader_next then fails. */
     int (*read)(void *context, int i, void *sample, void *answer);
     void *context;
 };
@@ -250,16 +249,16 @@ struct duet_dataset_info {
 };
 struct duet_dataset_info duet_dataset_info(const duet_dataset *set);
 
-/* Makes a loader, which splits a data set into batches. The set must outlive the loader. Each of
- * several ranks gets its own batches: those of PyTorch's DataLoader(set, batch_size,
+/* Makes a loader, which splits a data set into batches. The set must outlive the loader. Each rank
+ * gets its own batches, those of PyTorch's DataLoader(set, batch_size,
  * sampler=DistributedSampler(set, world_size, rank, shuffle, seed, drop_last)). The order of an
  * epoch is padded with its first samples until the ranks divide it evenly. The last batch of an
  * epoch may be smaller.
  *
  * A loader warns of two traps, in one line each. If the ranks cannot divide the samples evenly,
- * rank 0 says at the start how many samples are served twice in every epoch. And the first time
- * that the same epoch begins twice in a row, a line says that the order of samples is the same
- * again: the program forgot set_epoch. */
+ * rank 0 says at the start how many samples are served twice in every epoch. When the same epoch
+ * begins twice in a row, one line says that the order of samples repeats, because set_epoch was
+ * forgotten. */
 enum duet_shuffle {
     DUET_IN_ORDER,
     DUET_SHUFFLE, /* DistributedSampler's order for this seed and epoch */
@@ -273,12 +272,12 @@ struct duet_loader_options {
     int drop_last;        /* 1: truncates the order, and drops a last batch that is not full */
     int workers;          /* threads that prepare batches ahead; 0: duet_loader_next does that */
     int rank, world_size; /* world_size 0: 1 */
-    /* NULL: batches stay in host memory. Else they are copied to this device, which must have
-     * memory for three batches and outlive the loader; the thread that uses it calls the loader's
-     * functions. */
+    /* NULL: batches stay in host memory. Otherwise they are copied to this device, which must have
+     * memory for three batches and outlive the loader. The thread that uses the device calls the
+     * loader's functions. */
     duet_device *device;
-    /* Bytes enter as (byte / 255 - mean) / std, as by torchvision's Normalize: only [0] for all
-     * channels, or three for three. std[0] = 0: they stay 0 to 1. */
+    /* Bytes enter as (byte / 255 - mean) / std, as with torchvision's Normalize: [0] for all
+     * channels, or three values for three channels. std[0] = 0: they stay 0 to 1. */
     double mean[3], std[3];
     void (*warn)(const char *text, void *context); /* receives the warnings; NULL: stderr */
     void *context;
@@ -290,13 +289,13 @@ int duet_loader_steps(const duet_loader *loader); /* the number of batches in an
 
 struct duet_batch {
     int n;                /* the number of samples */
-    const float *X;       /* (n,channels,height,width), each pixel 0 to 1; numbers as they are */
-    const int32_t *y;     /* (n), the labels; NULL where there are targets */
+    const float *X;       /* (n,channels,height,width); pixels are 0 to 1, floats unchanged */
+    const int32_t *y;     /* (n), the labels; NULL if the set has targets */
     int shape[3];         /* of each image: channels, height, width */
-    const float *targets; /* (n,outputs); NULL where there are labels */
+    const float *targets; /* (n,outputs); NULL if the set has labels */
     int outputs;
-    duet_tensor *samples; /* (n, shape of a sample) on the loader's device; NULL: it has none */
-    duet_tensor *answers; /* (n) labels, DUET_I32, or (n,outputs) targets, there too */
+    duet_tensor *samples; /* (n, shape of a sample) on the loader's device; NULL without one */
+    duet_tensor *answers; /* (n) labels, DUET_I32, or (n,outputs) targets on that device */
 };
 
 /* start begins an epoch; epochs count from 0. next fills `batch`; after the last batch, n is 0. The
@@ -321,25 +320,25 @@ int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
  *         if (rank == 0) duet_checkpoint_save(&next, "run.ckpt");
  *     }
  *
- * The file is a safetensors file: values and buffers under their names, as duet_params_load reads
- * them, and the optimizer's state, as --checkpoint of the command writes it. With several ranks,
- * one saves and all load. The order of samples follows from the loader's seed and the epoch, so the
- * file has nothing of a loader. The dropout masks inside a duet_data_parallel are not kept either:
- * they start again. */
+ * The file is a safetensors file. It holds values and buffers under their names, as
+ * duet_params_load reads them, and the optimizer's state, as --checkpoint of the command writes it.
+ * With several ranks, one saves and all load. The order of samples follows from the loader's seed
+ * and the epoch, so the file stores nothing about a loader. The dropout masks inside a
+ * duet_data_parallel are not kept either: they start again. */
 struct duet_checkpoint {
     duet_params *params;
-    duet_optimizer *optimizer; /* of these parameters; NULL: there is none, as with duet_sgd */
-    duet_tape *tape;           /* its number of training passes, for dropout; NULL: none */
+    duet_optimizer *optimizer; /* for these parameters; NULL: none, as with duet_sgd */
+    duet_tape *tape;           /* its count of training passes, for dropout; NULL: none */
     int epoch;                 /* the program's own position: saved and restored */
     int64_t step;
 };
 
-/* Saves all of it; the file appears whole or not at all. Call it between two updates: gradients
- * are not kept. */
+/* Saves a checkpoint; the file appears whole or not at all. Call it between two updates, because
+ * gradients are not kept. */
 int duet_checkpoint_save(const struct duet_checkpoint *checkpoint, const char *file);
 
-/* Loads it into params, optimizer and tape, which must be made like the saved ones, and fills in
- * epoch and step. The optimizer also gets its learning rate back, and keeps its other options.
+/* Loads a file into params, optimizer and tape, which must be made like the saved ones, and fills
+ * in epoch and step. The optimizer also gets the saved learning rate, and keeps its other options.
  * After DUET_FAILED or DUET_USAGE nothing has changed. */
 int duet_checkpoint_load(struct duet_checkpoint *checkpoint, const char *file);
 
@@ -348,13 +347,14 @@ int duet_checkpoint_load(struct duet_checkpoint *checkpoint, const char *file);
 int duet_rng_create(duet_rng **out, uint64_t seed); /* torch.manual_seed(seed) */
 void duet_rng_free(duet_rng *rng);
 
-/* x[0 .. count) = Tensor.normal_(mean, std), or Tensor.uniform_(from, to), of a float tensor of
+/* x[0 .. count) = Tensor.normal_(mean, std), or Tensor.uniform_(from, to), for a float tensor of
  * `count` elements. */
 void duet_rng_normal(duet_rng *rng, float *x, size_t count, double mean, double std);
 void duet_rng_uniform(duet_rng *rng, float *x, size_t count, double from, double to);
 
 /* x[0 .. count) = torch.randint(low, high, (count,), dtype=type). type is DUET_I32 or DUET_I64; low
- * is at least its smallest number, high - 1 at most its largest. Both get the same numbers. */
+ * is at least the type's smallest number, and high - 1 at most its largest. Both types get the same
+ * numbers. */
 int duet_rng_integers(duet_rng *rng, enum duet_type type, void *x, size_t count, int64_t low,
                       int64_t high);
 

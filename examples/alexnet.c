@@ -1,5 +1,5 @@
-/* AlexNet over two devices, as its authors split it in 2012 because it did not fit into 3 GB, and
- * as the first figure of "Dive into Deep Learning" 13.5 draws it. Each device has half of the maps
+/* AlexNet over two devices. Its authors split it this way in 2012 because it did not fit into 3 GB,
+ * and the first figure of "Dive into Deep Learning" 13.5 shows it. Each device has half of the maps
  * of every layer. The halves meet where the figure has crossing lines: before conv3 and before each
  * fully connected layer.
  *
@@ -7,11 +7,11 @@
  *                                      X                                      X        X    > 1000
  *     device 1   conv1 48 - conv2 128 -'-- conv3 192 - conv4 192 - conv5 128 -'- 2048 -'- 2048 -'
  *
- *     ./alexnet 4        with a quarter of the maps; 1: with all of them, 62 million numbers
+ *     ./alexnet 4        with a quarter of the maps; 1: all of them, 62 million parameters
  *
- * The program draws this figure with the maps that it has. It trains the network on one device,
- * where both halves are, and on two, with the same bits, and says what each device held. Dropout
- * and local response normalisation are left out. */
+ * The program draws this figure with its own numbers of maps. It trains the network on one device,
+ * with both halves, and on two. The bits are the same, and the program prints what each device
+ * held. Dropout and local response normalisation are left out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  *     tensor = torch.tensor([[1., 1.]]) * (rank + 1)      # [[1, 1]] and [[2, 2]]
  *     dist.all_reduce(tensor)                             # [[3, 3]] on both
  *
- * It starts its two ranks itself. Or another program starts them:
- * torchrun --standalone --nproc-per-node 2 --no-python ./all_reduce */
+ * The program starts its two ranks itself, or a launcher starts them: torchrun --standalone
+ * --nproc-per-node 2 --no-python ./all_reduce */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* CartPole-v1: a pole on a cart, as Barto, Sutton and Anderson describe it and gymnasium computes
- * it, with the random numbers of numpy's default generator, so that a seed gives the same
+ * it. The random numbers are those of numpy's default generator, so a seed gives the same
  * starts. */
 #ifndef EXAMPLES_CART_POLE_H
 #define EXAMPLES_CART_POLE_H
@@ -10,7 +10,7 @@
 enum { STATE = 4, MOST_STEPS = 500 };
 
 struct pole {
-    double x[STATE]; /* place, speed, angle, its speed */
+    double x[STATE]; /* position, velocity, angle, angular velocity */
     unsigned __int128 state, step;
     int steps;
 };

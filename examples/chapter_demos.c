@@ -1,4 +1,4 @@
-/* The three small demonstrations of "Dive into Deep Learning" 13.5, on two devices of one process:
+/* The three small demonstrations in "Dive into Deep Learning" 13.5, on two devices of one process:
  * get_params, allreduce of [[1, 1]] and [[2, 2]], and nn.parallel.scatter of a batch. */
 #include <stdio.h>
 

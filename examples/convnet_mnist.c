@@ -1,14 +1,14 @@
-/* PyTorch's text on the ConvNet of MNIST: one script that trains it alone, and one in which several
- * processes share each batch of 128. Beside each call stands what it is in PyTorch. It prints what
- * `duet train --log-loss` writes, to the bit.
+/* PyTorch's tutorial on a ConvNet for MNIST. One of its scripts trains in one process, and in the
+ * other several processes share each batch of 128. A comment at each call names PyTorch's call. The
+ * program prints what `duet train --log-loss` writes, bit for bit.
  *
- *     ./convnet_mnist >losses.csv              one epoch, alone
- *     ./convnet_mnist --epochs 2 4             two epochs, by four processes
- *     ./convnet_mnist 4 fashion-mnist          by four processes, with another data set
- *     ./convnet_mnist 4 fashion-mnist 6 plain  six steps without dropout and shuffle, whose losses
- *                              are the same, but for rounding, on any number of processes
+ *     ./convnet_mnist >losses.csv              one epoch, one process
+ *     ./convnet_mnist --epochs 2 4             two epochs, four processes
+ *     ./convnet_mnist 4 fashion-mnist          four processes, another data set
+ *     ./convnet_mnist 4 fashion-mnist 6 plain  six steps without dropout and shuffle: within
+ *                              rounding the losses are the same for any number of processes
  *     mpirun -np 4 --host m0:2,m1:2 ./convnet_mnist --num-machines 2 --num-processes 2
- *                              by two machines; the text's --machine-id is known to MPI */
+ *                              on two machines; MPI knows the tutorial's --machine-id */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* PyTorch's text on DataParallel as a program: two small models, batches of 30 random samples, and
- * the sizes that each replica sees.
+/* PyTorch's tutorial on DataParallel as a program. It runs two small models on batches of 30 random
+ * samples and prints the sizes that each replica sees.
  *
  *     build/examples/data_parallel 4           SimpleModel on four devices
  *     build/examples/data_parallel 4 complex   ComplexModel, with a convolution

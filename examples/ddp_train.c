@@ -1,9 +1,9 @@
-/* The training script of the texts on DistributedDataParallel on one machine: local rank,
- * SyncBatchNorm, unused parameters, evaluation by all ranks, saving by one. Each call has PyTorch's
- * call next to it; ddp_traps.c shows what goes wrong without them.
+/* The training script of the tutorials on DistributedDataParallel on one machine. It uses a local
+ * rank, SyncBatchNorm and unused parameters; all ranks evaluate and one saves. A comment at each
+ * call names PyTorch's call. ddp_traps.c shows what goes wrong without them.
  *
  *     duet run --nproc-per-node 4 ./ddp_train mnist 2 model.safetensors
- *                     data set, epochs, what to save; without `duet run` it spawns two ranks */
+ *                     data set, epochs, file to save; without `duet run` it spawns two ranks */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
-/* Three mistakes in scripts of DistributedDataParallel, what each does, and how it is mended:
+/* Three common mistakes in DistributedDataParallel scripts, what each causes, and its repair:
  *
- *     ./ddp_traps set_epoch      every epoch has the samples in the same order
- *     ./ddp_traps evaluate       rank 0 evaluates alone, and waits for ranks that do not come
- *     ./ddp_traps prepare        rank 1 reads the data that rank 0 has not prepared yet
+ *     ./ddp_traps set_epoch      every epoch serves the samples in the same order
+ *     ./ddp_traps evaluate       rank 0 evaluates alone, and waits for ranks that never join
+ *     ./ddp_traps prepare        rank 1 reads data that rank 0 has not prepared yet
  *     ./ddp_traps ... mended     the same without the mistake
- *     ./ddp_traps evaluate module     rank 0 evaluates alone, by the module that DDP wraps */
+ *     ./ddp_traps evaluate module     rank 0 evaluates alone, with the module that DDP wraps */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* The training script of the texts on DataParallel: one process, a thread per device, the loss on
- * the gathered outputs, evaluation on all devices, saving. Beside each call stands what it is in
- * PyTorch.
+/* The training script of the tutorials on DataParallel. One process runs a thread per device,
+ * computes the loss on the gathered outputs, evaluates on all devices, and saves. A comment at each
+ * call names PyTorch's call.
  *
- *     ./dp_train 4 mnist 2 model.safetensors      devices, data set, epochs, what to save */
+ *     ./dp_train 4 mnist 2 model.safetensors      devices, data set, epochs, file to save */
 #include <stdio.h>
 #include <stdlib.h>
 

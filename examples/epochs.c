@@ -1,7 +1,7 @@
-/* The training loop with which the texts on DataParallel end: ten epochs over 100 random samples
- * with random labels, cross entropy, SGD with momentum, and the loss of each epoch's last batch.
- * ComplexModel has 655,370 weights in its last layer and knows those four samples by heart after
- * one epoch. So its loss is 0.0000 from then on, as in PyTorch.
+/* The training loop at the end of the tutorials on DataParallel: ten epochs over 100 random samples
+ * with random labels, cross entropy and SGD with momentum. It prints the loss of each epoch's last
+ * batch. ComplexModel has 655,370 weights in its last layer and has memorised the batch's four
+ * samples after one epoch. So its loss is 0.0000 from then on, as in PyTorch.
  *
  *     ./epochs 2            SimpleModel, torch.randn(100, 10), on two devices
  *     ./epochs 2 complex    ComplexModel, torch.randn(100, 3, 32, 32)

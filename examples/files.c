@@ -1,12 +1,12 @@
-/* A data set with one file per sample, read by the workers of a loader. In PyTorch it is a Dataset
- * whose __getitem__ opens a file, under DataLoader(num_workers=N):
+/* A data set with one file per sample, which a loader's workers read. In PyTorch it is a Dataset
+ * whose __getitem__ opens a file, used by DataLoader(num_workers=N):
  *
- *     ./files FOLDER 0 1 2 4       makes the files where there are none, then one epoch for each N
+ *     ./files FOLDER 0 1 2 4       makes missing files, then runs one epoch for each N
  *
- * It says how long the training loop waited for its batches. How many workers to take follows: the
- * smallest number from which on the wait no longer falls. With 0 the loop reads by itself, so it
- * waits for all of the reading. More workers than free cores take the cores from training. The
- * samples, their order and the loss do not depend on N. */
+ * The program prints how long the training loop waited for its batches. Choose the smallest number
+ * of workers beyond which the wait no longer falls. With 0 the loop reads the files itself, so it
+ * waits for all of the reading. More workers than free cores slow down training. The samples, their
+ * order and the loss do not depend on N. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,15 +1,15 @@
 /* Data parallelism by hand: LeNet on several devices, as "Dive into Deep Learning" 13.5 builds it
  * from scratch. Each step does four things:
  *
- *     split_batch         give each device a piece of the batch
+ *     split_batch         gives each device a piece of the batch
  *     forward_backward    on all devices at once; the loss is a SUM over the samples of the piece
- *     allreduce           for each parameter: add up all gradients on device 0, copy the sum back
+ *     allreduce           for each parameter: adds all gradients on device 0, copies the sum back
  *     duet_sgd            on each device, on its own copy; divides by the size of the WHOLE batch
  *
- * So every device takes the same step and the copies stay equal. check_replicas proves it after
- * each step. --broken makes a mistake that an early version of the chapter had, and shows how it is
- * caught: the exit status is 3. --sharded is exercise 3 of the chapter: different parameters are
- * added up on different devices.
+ * So every device takes the same step and the copies stay equal. check_replicas checks this after
+ * each step. --broken repeats a mistake of an early version of the chapter, and the check catches
+ * it: the exit status is 3. --sharded is exercise 3 of the chapter, which sums different parameters
+ * on different devices.
  *
  * The program uses only the library: cc lenet_from_scratch.c $(pkg-config --cflags --libs duet) */
 #include <stdio.h>

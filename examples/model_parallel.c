@@ -1,12 +1,12 @@
-/* Model parallelism: a model split by layers over two devices of one process, first with whole
- * batches, then with micro-batches that follow each other as on a belt. Beside each call stands
- * PyTorch's. The program shows that the split model has the bits of the whole one. With a file it
- * also writes when each device computed in the last step, which `duet report` draws.
+/* Model parallelism: a model is split by layers over two devices of one process. It trains first
+ * with whole batches, then with micro-batches in a pipeline. A comment at each call names
+ * PyTorch's. The program checks that the split model has the bits of the whole one. If you name a
+ * file, it records there when each device computed in the last step, for `duet report` to draw.
  *
  *     ./model_parallel 1 cpu-async one.json      one batch, on emulated devices
  *     ./model_parallel 4 cpu-async parts.json    in four micro-batches
- *     ./model_parallel 4 cuda                    on GPUs, which write no such file
- *     duet run --nproc-per-node 2 ./model_parallel 4      DDP around it: four devices */
+ *     ./model_parallel 4 cuda                    on GPUs, without such a file
+ *     duet run --nproc-per-node 2 ./model_parallel 4      with DDP: four devices */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  *     ./mynet profile                  where time and memory go
  *     ./mynet --help                   everything else
  *
- * This is all there is to write: the layers and the forward function. */
+ * You write only the layers and the forward function. */
 #include <duet.h>
 
 /* The layers, in the order in which describe registers them. */

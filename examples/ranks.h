@@ -1,6 +1,6 @@
-/* The number of ranks that a program needs. duet_spawn starts as many. A launcher may start another
- * number, which a program refuses if each rank has its own part. TRY returns the code of a call
- * that failed. */
+/* Checks the number of ranks. duet_spawn starts as many as a program needs. A launcher may start
+ * another number, which the program refuses if each rank has its own role. TRY returns the code of
+ * a call that failed. */
 #ifndef EXAMPLES_RANKS_H
 #define EXAMPLES_RANKS_H
 
@@ -13,12 +13,12 @@
         if (code_) return code_; \
     } while (0)
 
-/* Ends the ranks of a job of another size: rank 0 says why and fails, the others just end. */
+/* Ends a job of another size: rank 0 prints the reason and fails, and the other ranks just end. */
 static inline void need_ranks(const char *program, int n) {
     static const char *const by[][2] = {{"RANK", "WORLD_SIZE"},
                                         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                         {"PMI_RANK", "PMI_SIZE"}};
-    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* each line reaches a pipe at once */
     for (int i = 0; i < 3; i++) {
         const char *rank = getenv(by[i][0]), *world = getenv(by[i][1]);
         if (!rank || !world) continue;

@@ -1,4 +1,4 @@
-/* ResNet-18 on several devices by DataParallel, as "Dive into Deep Learning" 13.6 has it.
+/* ResNet-18 on several devices with DataParallel, as in "Dive into Deep Learning" 13.6.
  *
  *     ./resnet18 2 512 0.2 fashion-mnist 10     train(net, num_gpus=2, batch_size=512, lr=0.2) */
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The network of examples/rpc_rnn.c: its three parts, its loss, and its weights as PyTorch draws
- * them. All of it runs on whatever tape it is given. */
+ * them. The functions record on the tape that the caller passes. */
 #ifndef EXAMPLES_RNN_PARTS_H
 #define EXAMPLES_RNN_PARTS_H
 
@@ -11,13 +11,13 @@
 enum { STEPS = 5, BATCH = 3, TOKENS = 10, INPUT = 2, HIDDEN = 3, LAYERS = 4, BATCHES = 5 };
 enum { LSTM_PARAMS = 4 * LAYERS, ALL_PARAMS = LSTM_PARAMS + 3, MOST_MASKS = 8 };
 
-/* ---- dropout with masks drawn here, so that both ways to run draw the same ---- */
+/* ---- dropout; its masks are drawn here, so local and remote runs use the same ---- */
 
 struct drop {
     double p;
     duet_rng *rng;
     duet_device *device;
-    int remote; /* 1: the context keeps the masks; 0: they are freed behind the step */
+    int remote; /* 1: the context keeps the masks; 0: they are freed after the step */
     duet_tensor *mask[MOST_MASKS];
     int count;
 };
@@ -53,7 +53,7 @@ static duet_var *decode(duet_tape *t, duet_var *x, int first, struct drop *d) {
     return duet_linear(t, dropout(t, x, d, HIDDEN), first, first + 1);
 }
 
-/* h and c of each layer, (BATCH, HIDDEN): those of the step before, and of this one. */
+/* h and c of each layer, (BATCH, HIDDEN), for the previous step and for this one. */
 struct state {
     duet_tensor *h[LAYERS], *c[LAYERS];
     duet_var *new_h[LAYERS], *new_c[LAYERS];
@@ -70,9 +70,9 @@ static duet_var *lstm(duet_tape *t, duet_var *x, int first, struct state *s, str
     return x;
 }
 
-/* CrossEntropyLoss()(output, target). output (BATCH, STEPS, TOKENS); chosen is 1 at each target,
- * and 0 elsewhere. The text's classes are the BATCH: output becomes (STEPS, TOKENS, BATCH). mended:
- * they are the TOKENS. The samples of this loss are not those of the tape, so it is a formula. */
+/* CrossEntropyLoss()(output, target). output is (BATCH, STEPS, TOKENS); chosen is 1 at each target,
+ * and 0 elsewhere. The tutorial's classes are the BATCH: output becomes (STEPS, TOKENS, BATCH).
+ * With mended the TOKENS are. The samples of this loss are not the tape's, so it is a formula. */
 static duet_var *cross_entropy(duet_tape *t, duet_var *output, const duet_tensor *chosen,
                                int mend) {
     duet_var *scores = mend ? output : duet_permute(t, output, (int[]){1, 2, 0});
@@ -89,12 +89,12 @@ struct weights {
 };
 
 static void draw_embedding(duet_rng *rng, struct weights *w) {
-    duet_rng_normal(rng, w->embedding, TOKENS * INPUT, 0, 1); /* nn.Embedding's, thrown away */
+    duet_rng_normal(rng, w->embedding, TOKENS * INPUT, 0, 1); /* nn.Embedding's values, discarded */
     duet_rng_uniform(rng, w->embedding, TOKENS * INPUT, -0.1, 0.1);
 }
 
 static void draw_decoder(duet_rng *rng, struct weights *w) {
-    duet_rng_uniform(rng, w->decoder, TOKENS * HIDDEN, -1, 1); /* nn.Linear's, thrown away */
+    duet_rng_uniform(rng, w->decoder, TOKENS * HIDDEN, -1, 1); /* nn.Linear's values, discarded */
     duet_rng_uniform(rng, w->bias, TOKENS, -1, 1);
     duet_rng_uniform(rng, w->decoder, TOKENS * HIDDEN, -0.1, 0.1);
     memset(w->bias, 0, sizeof w->bias);

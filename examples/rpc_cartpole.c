@@ -1,15 +1,15 @@
-/* Reinforcement learning by remote calls: the program of PyTorch's text on torch.distributed.rpc.
+/* Reinforcement learning with remote calls: the program in PyTorch's tutorial on them.
  *
  * Worker 0 is the agent and has the policy; all others are observers, each with a pole on a cart
- * (CartPole-v1). The agent makes the observers, remote(Observer), and keeps references to them. In
- * an episode it asks all of them at once to play, and passes a reference to itself, RRef(self).
+ * (CartPole-v1). The agent makes the observers with remote(Observer) and keeps references to them.
+ * In an episode it asks all of them at once to play, and passes a reference to itself, RRef(self).
  * Through that reference each observer asks for every action and reports every reward: two calls
- * per step. --one_call sends the reward along with the next state, as the text proposes. Then the
- * agent learns by REINFORCE. The task is solved when the running reward is above 475.
+ * per step. --one_call sends the reward with the next state, as the tutorial suggests. Then the
+ * agent learns with REINFORCE. The task is solved when the running reward is above 475.
  *
  * Weights, dropout and actions are drawn as PyTorch draws them from this seed, so with one observer
- * the first episodes are those of the text's own program. With more of them the text lets the
- * returns of one observer run into those of the next; --mend begins each anew (see --help). */
+ * the first episodes are those of the tutorial's own program. With several, the tutorial lets one
+ * observer's returns run into the next one's; --mend separates them (see --help). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

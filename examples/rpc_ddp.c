@@ -1,14 +1,14 @@
-/* DistributedDataParallel inside, remote calls outside: PyTorch's tutorial on combining the two.
+/* DistributedDataParallel together with remote calls: PyTorch's tutorial on combining the two.
  *
  *     rpc_ddp [--trainers 2] [--steps 10] [--local]
  *
  * Worker "ps" has an embedding table, which in a real program is too large for each trainer. Each
  * trainer has its own samples and the dense layer behind the table, which a duet_ddp keeps equal on
- * all trainers. The master makes the table and hands a reference to it to the trainers. A step of a
- * trainer is one backward: the dense gradients are averaged over the trainers, those of the table
- * go back to "ps" by the call that looked it up. The optimizers update the table one trainer after
- * the other, so that each run has the same bits. --local computes the same bits in one process,
- * without DDP or remote calls. */
+ * all trainers. The master makes the table and passes a reference to it to the trainers. Each step
+ * of a trainer has one backward. It averages the dense gradients over the trainers and sends the
+ * table's gradients back to "ps" through the call that looked up the rows. The trainers' optimizers
+ * update the table one after another, so that each run has the same bits. --local computes the same
+ * bits in one process, without DDP or remote calls. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,11 +5,11 @@
  *
  * Worker "ps" has the weights. Each trainer computes the gradients of its own samples, sends them,
  * and gets the new weights as the answer. The server waits until all trainers have sent theirs,
- * makes one update of their mean, added in the order of the trainers, and answers all: so every run
- * has the same bits. A function that waits gives its device away first; its thread is one of the
- * pool's 16. With --async each gradient is an update at once, whatever weights it was made from.
+ * updates once with their mean, and answers all. It adds the gradients in the order of the
+ * trainers, so every run has the same bits. A waiting function releases its device; its thread is
+ * one of the pool's 16. With --async the server applies each gradient at once.
  *
- * At the end each trainer prints the loss of its last weights on its own samples. */
+ * At the end each trainer prints the loss on its own samples with its last weights. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,12 +3,11 @@
  *
  *     rpc_pipeline [--split 4] [--steps 5] [--local]
  *
- * Worker "stage1" has the first layers and calls "stage2", which has the others; the master cuts
- * each batch into `split` micro-batches and sends all of them at once. While one waits for stage2
- * it has given its device away, so stage1 computes the next: both work at the same time, and
- * backward runs through the same calls the other way. Gradients of a parameter are added in the
- * order of the micro-batches. --local does the same on one tape, and every loss has the same
- * bits. */
+ * Worker "stage1" has the first layers and calls "stage2", which has the rest. The master splits
+ * each batch into `split` micro-batches and sends all of them at once. A call that waits for stage2
+ * releases its device, so stage1 computes the next micro-batch meanwhile: both workers are busy.
+ * Backward runs through the same calls in reverse. Gradients of a parameter are added in the order
+ * of the micro-batches. --local does the same on one tape, and every loss has the same bits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

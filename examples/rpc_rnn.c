@@ -1,19 +1,19 @@
-/* A recurrent network with a parameter server: the second program of PyTorch's text on
+/* A recurrent network with a parameter server: the second program in PyTorch's tutorial on
  * torch.distributed.rpc.
  *
  *     rpc_rnn [--epochs 10] [--dropout 0.5] [--lr 0.05] [--seed 1] [--mend] [--local]
  *
  * Worker "ps" has the embedding table and the decoder, worker "trainer" the LSTM between them. A
- * step is two remote calls forward, a backward through all of it, and an optimizer at each of the
- * two owners. --local computes the same with one tape in one process: every loss has the same bits.
+ * step makes two remote calls forward, runs one backward through all parts, and updates the weights
+ * with an optimizer at each of the two owners. --local does the same with one tape in one process,
+ * and every loss has the same bits.
  *
- * As in the text, a "batch" of 5 is the length of the sequence, and 3 indices make the batch.
- * Duet's tensors have the batch first, so dimensions are exchanged: (3,5) where the text has (5,3).
- * The text compares targets (5,10) with an output (5,3,10). So cross entropy chooses among the 3
- * columns of the batch, which the network cannot learn: the loss stays at ln 3. That is kept;
- * --mend has targets (5,3) among the 10 tokens instead. What is not kept: data that the text leaves
- * uninitialised are drawn here, and two constructors that race for one generator run one after the
- * other. */
+ * As in the tutorial, a "batch" of 5 is the length of the sequence, and 3 indices make the batch.
+ * Duet's tensors have the batch first, so dimensions are swapped: (3,5) where the tutorial has
+ * (5,3). The tutorial compares targets (5,10) with an output (5,3,10). So cross entropy chooses
+ * among the 3 columns of the batch, which the network cannot learn: the loss stays at ln 3. --mend
+ * uses targets (5,3) among the 10 tokens instead. Data that the tutorial leaves uninitialised is
+ * drawn here, and two constructors that race for a generator there take turns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

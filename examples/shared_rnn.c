@@ -1,10 +1,10 @@
-/* A recurrent network under DataParallel: one matrix is used at every step of a sequence, and x and
+/* A recurrent network under DataParallel: every step of a sequence uses the same matrix, and x and
  * the hidden state have their samples in dimension 1. `rows` does the same arithmetic without the
- * chain: all steps at once. docs/lessons/recurrent.md says what to see.
+ * chain, on all steps at once. docs/lessons/recurrent.md explains the output.
  *
- *     ./shared_rnn                           its losses on 1, 2 and 4 devices
- *     ./shared_rnn COMMAND ...               the network as the model of a command of duet
- *     NETWORK=rows ./shared_rnn COMMAND ...  the other one */
+ *     ./shared_rnn                           prints its losses on 1, 2 and 4 devices
+ *     ./shared_rnn COMMAND ...               runs a command of duet with this network
+ *     NETWORK=rows ./shared_rnn COMMAND ...  runs it with `rows` */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,17 +1,17 @@
-/* Splitting inside layers (tensor parallel): an MLP whose two linear layers are each cut over two
- * devices, the first by its outputs and the second by its inputs.
+/* Tensor parallelism splits layers. In this MLP both linear layers are split over two devices, the
+ * first by its outputs and the second by its inputs.
  *
- *     column parallel   y = [x A0, x A1]      each device has some of the outputs: nothing to sum
+ *     column parallel   y = [x A0, x A1]      each device has some of the outputs: no sum
  *     row parallel      z = y0 B0 + y1 B1     each device has some of the inputs: one sum
  *
- * So a pair of layers has two collectives forward. It moves x to all devices (broadcast); the
- * backward of that sums the parts of dL/dx (all_reduce). It sums z over the devices (all_reduce);
- * the backward of that gives dL/dz to all. gather_output joins the columns (all_gather); its
- * backward cuts dL/dy. All of these are duet_var_to with duet_add or duet_cat behind it, so
- * backward needs no extra line.
+ * So a pair of layers has two collectives in forward. The first copies x to all devices
+ * (broadcast); its backward sums the parts of dL/dx (all_reduce). The second sums z over the
+ * devices (all_reduce); its backward sends dL/dz to all. gather_output joins the columns
+ * (all_gather); its backward splits dL/dy. Each is a duet_var_to followed by duet_add or duet_cat,
+ * so backward needs no extra line.
  *
- * A sum in two parts is rounded differently from the whole sum. So the program compares with bounds
- * for z and to the bit for the columns, which are dot products like any others. */
+ * A sum in two parts is rounded differently from the whole sum, so the program compares z within a
+ * bound. The columns are ordinary dot products, so they must agree bit for bit. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* Splitting inside layers over ranks, as Megatron-LM does: tensor_parallel.c with a process for
- * each device. Rank r has some of the outputs of the first layer and the same inputs of the second.
+/* Tensor parallelism over ranks, as in Megatron-LM: tensor_parallel.c with one process per device.
+ * Rank r has some of the outputs of the first layer, and the matching inputs of the second.
  *
  *     column parallel   y = to_group(x) A_r     backward: all_reduce of dL/dx
- *     row parallel      z = all_reduce(y B_r)   backward: dL/dz is there on every rank
+ *     row parallel      z = all_reduce(y B_r)   backward: every rank already has dL/dz
  *
  *     ./tensor_parallel_ranks                                   two ranks
  *     duet run --nproc-per-node 4 ./tensor_parallel_ranks */

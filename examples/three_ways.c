@@ -1,15 +1,15 @@
-/* The same job three ways: four workers with their own samples train one model on all of them.
+/* The same job done in three ways: four workers, each with its own samples, train one model.
  *
  *     three_ways send | rpc | ddp
  *
- * send   rank 0 receives the gradients of the others, and sends their mean back; each rank updates
- *        its own copy of the weights
- * rpc    worker 0 calls "gradient" of the others with its weights, and updates these; the others
- *        have no weights, and no loop
- * ddp    every rank is written as if it were alone; the gradients that backward leaves are means
+ * send   rank 0 receives the other ranks' gradients and sends the mean back; each rank updates its
+ *        own copy of the weights
+ * rpc    worker 0 calls the others' function "gradient" with its weights, and updates these; the
+ *        others have no weights and no loop
+ * ddp    every rank runs the code of a single process; backward leaves averaged gradients
  *
- * All three add in one order, so they print the same bits. docs/lessons/remote_calls.md compares
- * them. */
+ * All three add in the same order, so they print the same bits. docs/lessons/remote_calls.md
+ * compares them. */
 #include <stdio.h>
 #include <string.h>
 

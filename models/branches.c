@@ -1,4 +1,4 @@
-/* Branches: a network whose steps do not all use the same layers. For lessons on
+/* Branches: a network whose steps do not all use the same layers. It serves the lessons on
  * --find-unused-parameters: DDP must know which gradients a step will not produce, or it waits for
  * them.
  *
@@ -11,7 +11,7 @@
  *     batch k of the run:   k mod 3 = 0: left    1: right    2: both, and so in evaluation
  *
  * Parameters are fc1.weight (64, in), left.weight (64, 64), right.weight, head.weight (classes, 64)
- * and their biases, with PyTorch's default initialisation. It takes samples of any shape. */
+ * and their biases, with PyTorch's default initialisation. Samples may have any shape. */
 #include "models/models.h"
 
 enum { WIDTH = 64, WAYS = 3 };

@@ -1,11 +1,11 @@
-/* Complex: a convolution and a wide linear layer, 657,162 numbers, nearly all of them in one
- * parameter. So the gradients take long to move, and backward is short.
+/* Complex: a convolution and a wide linear layer. Nearly all of its 657,162 numbers are in one
+ * parameter, so the gradients take long to move, and backward is short.
  *
  *     (N,3,32,32) conv 3x3, padding 1 -> (64,32,32) relu
  *                 flatten 65536, fc -> 10 scores; the loss is cross entropy
  *
- * It takes images of any shape: conv1 adapts to the channels, fc to the size and the classes.
- * --classes 20000 makes the outputs large for the device that gathers them. Parameters are
+ * Images may have any shape: conv1 adapts to the channels, fc to the size and the classes.
+ * --classes 20000 makes the outputs large on the device that gathers them. Parameters are
  * conv1.weight, conv1.bias, fc.weight and fc.bias, with PyTorch's default initialisation. */
 #include "models/models.h"
 

@@ -5,8 +5,8 @@
  *                 flatten 4608, fc1 -> 64 relu, dropout 0.25
  *                 fc2 -> 10, log-softmax; the loss is nll
  *
- * PyTorch's example has Dropout2d(0.25) after fc1. Rows of numbers have no planes, so PyTorch drops
- * single numbers with a warning; here it is dropout.
+ * PyTorch's example has Dropout2d(0.25) after fc1. There the values form no planes, so PyTorch
+ * drops single values with a warning; this model uses plain dropout.
  *
  * Parameters have PyTorch's shapes, order and default initialisation. Pixels are normalised with
  * mean 0.1302 and standard deviation 0.3069. For other samples cn1 adapts to the channels, fc1 to

@@ -1,12 +1,12 @@
 /* A model described only by numbers: how many parameters and buffers it has, and how many bytes a
- * sample leaves on the device for the backward pass. It computes nothing, so it is only for dry
- * runs (device_is_dry), which count what such a model would hold and move.
+ * sample keeps on the device until backward. It computes nothing, so it serves only for dry runs
+ * (device_is_dry), which count what such a model would hold and move.
  *
- *     (N, input) -> activations: N times so many bytes -> (N, outputs); cross entropy or mse
+ *     (N, input) -> activations: N times these bytes -> (N, outputs); cross entropy or mse
  *
- * The tensors of its parameters are unknown. They count as tensors of at most DESCRIBED_PIECE
- * elements, in pairs of equal size; this affects little more than how DDP's buckets are filled and
- * where DP's ranges end. */
+ * The sizes of its parameters are unknown. They count as tensors of at most DESCRIBED_PIECE
+ * elements, in pairs of equal size. This choice affects little more than how DDP's buckets are
+ * filled and where DP's ranges end. */
 #include <stdio.h>
 
 #include "base/error.h"

@@ -1,17 +1,17 @@
 /* Copies a batch to a replica's device, and the next one while kernels run.
  *
- * The device has two places for a batch. While the kernels of a step read one of them, the copy
- * stream fills the other with the batch of the next step:
+ * The device has two buffers ("places") for a batch. While the kernels of a step read one, the copy
+ * stream fills the other with the next step's batch:
  *
  *     compute stream   ... step k, reads place 0 ...| step k+1, reads place 1 ...
  *     copy stream         batch k+1 -> place 1         batch k+2 -> place 0
  *
- * Two events of each place keep them in order: `loaded` is recorded after a copy, and the step
- * that takes the place waits for it; `used` is recorded on the compute stream when the next step
- * takes the other place, and the next copy waits for it. A batch that was not announced is copied
- * on the compute stream itself, into the place that is in use. The second place is allocated with
- * the first batch from the host, even if the next batch is not ready. So the memory of a run does
- * not depend on the speed of its loader. */
+ * Each place has two events that keep the streams in order. `loaded` is recorded after a copy, and
+ * the step that reads the place waits for it. `used` is recorded on the compute stream when the
+ * next step moves to the other place, and the next copy waits for it. A batch that was not
+ * announced is copied on the compute stream itself, into the place in use. The second place is
+ * allocated with the first batch from the host, even if the next batch is not ready, so the memory
+ * of a run does not depend on the speed of its loader. */
 #include "base/error.h"
 #include "models/replica.h"
 #include "models/replica_internal.h"

@@ -1,11 +1,11 @@
-/* LeNet as "Dive into Deep Learning" 13.5 writes it from scratch: eight tensors, 129,068 numbers.
+/* LeNet as "Dive into Deep Learning" 13.5 writes it from scratch: 129,068 numbers in eight tensors.
  *
  *     (N,1,28,28) conv 3x3 -> (20,26,26) relu, average 2x2 -> (20,13,13)
  *                 conv 5x5 -> (50,9,9)   relu, average 2x2 -> (50,4,4) = 800
  *                 800 @ W3 -> 128 relu @ W4 -> 10 scores; the loss is cross entropy
  *
  * W3 and W4 are (in, out), as X @ W reads them. Weights start as 0.01 * randn, biases as 0. For
- * other samples W1 adapts to the channels, W3 to the size of the 50 maps behind the second pool, W4
+ * other samples W1 adapts to the channels, W3 to the size of the 50 maps after the second pool, W4
  * to the classes. */
 #include "models/models.h"
 

@@ -1,13 +1,13 @@
-/* MLP: linear layers of any width with relu between them. Its gradients can be made as large as one
- * likes (--mlp-hidden 4096,4096 has 2e7 parameters), to see what communication costs.
+/* MLP: linear layers of any width with relu between them. Its gradients can be made arbitrarily
+ * large (--mlp-hidden 4096,4096 has 2e7 parameters), to see what communication costs.
  *
- * Wide, the model of the lessons, is the same with two hidden layers of 512 and, on random data,
- * 2000 classes. Unlike the small LeNet it has large outputs and a long loss on device 0, several
- * buckets, and a backward that hides some of them.
+ * Wide, the model of the lessons, is an MLP with two hidden layers of 512 and, on random data, 2000
+ * classes. Unlike the small LeNet it has large outputs, a slow loss on device 0, several buckets,
+ * and a backward long enough to hide some of them.
  *
  *     (N,1,28,28) flatten 784 -> fc1 relu -> fc2 relu -> ... -> 10 scores; cross entropy
  *
- * It takes samples of any shape, and any number of classes.
+ * Samples may have any shape, and it takes any number of classes.
  *
  * Parameters are fc1.weight (out, in), fc1.bias, ... with PyTorch's default initialisation. */
 #include <stdio.h>

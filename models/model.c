@@ -1,4 +1,4 @@
-/* The models by name, and what all of them share. */
+/* Finds a model by its name, and implements what all models share. */
 #include "models/models.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* A model is a list of parameters and a forward function. It knows neither devices nor strategies:
  * the same description trains as single, DP and DDP, which makes the comparison fair.
  *
- * Every model is a struct duet_model of duet.h: those of this folder, the one that a user's program
- * hands to duet_command, and the one that is read from a file. */
+ * Every model is a struct duet_model of duet.h, whether it is in this folder, passed by a user's
+ * program to duet_command, or read from a file. */
 #ifndef MODELS_MODEL_H
 #define MODELS_MODEL_H
 
@@ -20,8 +20,8 @@ struct safetensors_pair;
 
 enum { MODEL_HIDDEN_MAX = 16 }; /* hidden layers of an mlp */
 
-/* The loss: of labels cross entropy (of scores or log-probabilities), of targets one of the others.
- * Never DUET_NLL: see log_probabilities. */
+/* The loss. For labels it is cross entropy (of scores or log-probabilities), for targets one of the
+ * others. It is never DUET_NLL: see log_probabilities. */
 const char *loss_name(enum duet_loss loss); /* "cross-entropy", "mse", ..: as --loss takes it */
 static inline int loss_of_targets(enum duet_loss loss) {
     return loss != DUET_CROSS_ENTROPY;
@@ -31,32 +31,32 @@ struct model {
     const char *name;
     int channels, height, width; /* of one sample */
     int classes;                 /* numbers per sample in forward's output */
-    int places;     /* labels of a sample: the numbers are the scores of each; 0: one */
-    int normalised; /* 1: pixels enter as (x - mean) / std, float32 */
+    int places;                  /* labels per sample, each with `classes` scores; 0: one label */
+    int normalised;              /* 1: pixels enter as (x - mean) / std, float32 */
     float mean, std;
     int param_count;
     struct param_spec *params; /* registration order; owned, with their names */
     int buffer_count;
     struct buffer_spec *buffers; /* registration order; owned, with their names; NULL: none */
     enum duet_loss loss;
-    /* 1: forward ends in log_softmax, and cross entropy is nll; 0: it ends in scores */
+    /* 1: forward ends in log_softmax, and the loss is nll; 0: it ends in scores */
     int log_probabilities;
-    double dropout;   /* < 0: the model's own probabilities; else it replaces all of them */
-    int ignored;      /* 1 + the label to be ignored, DUET_IGNORED of the data; 0: none */
+    double dropout;   /* < 0: the model's own probabilities; else replaces all of them */
+    int ignored;      /* 1 + the label that stands for DUET_IGNORED in the data; 0: none */
     int init_d2l;     /* 1: initial values as "Dive into Deep Learning" draws them */
     int sync_bn;      /* 1: every BatchNorm of the model is a SyncBatchNorm */
-    int norms;        /* 1: it has a BatchNorm, though perhaps without running statistics */
+    int norms;        /* 1: it has a BatchNorm, perhaps without running statistics */
     int hidden_count; /* mlp: number of hidden layers */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: their widths */
-    uint64_t activation_bytes;    /* described: that a sample leaves for backward */
+    uint64_t activation_bytes;    /* described: kept per sample until backward */
     /* As in struct duet_model. */
     void (*init_more)(const duet_module *, duet_rng *, float *const *values, void *context);
     duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context);
     void *context;
     struct duet_init *inits; /* [param_count], owned */
     int layer_count;
-    struct graph *net;         /* of a net of nets.c the graph, which is the context; owned */
-    struct layer *layers;      /* what duet_layer is given the numbers of; owned */
+    struct graph *net;         /* for nets.c: the graph, which is the context; owned */
+    struct layer *layers;      /* duet_layer takes their indices; owned */
     struct model_build *build; /* while it is being described; else NULL */
 };
 
@@ -66,55 +66,55 @@ struct model_options {
     double dropout;               /* < 0: not given */
     int hidden_count;             /* of hidden[]; 0: not given */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: widths of the hidden layers */
-    /* What the data set says; 0: not given, which is model_sample and 10 classes. */
+    /* From the data set; 0: not given, which means model_sample and 10 classes. */
     struct sample_shape sample;
-    int classes; /* or numbers of a target */
+    int classes; /* or the length of a target */
     enum duet_loss loss;
-    /* described, of a model that is not here: elements of its parameters and of its buffers, and
-     * the bytes that a sample leaves on the device for backward. params 0: not given. */
+    /* The model `described`: how many elements its parameters and its buffers have, and the bytes
+     * per sample that stay on the device until backward. params 0: not given. */
     int64_t params, buffers;
     uint64_t activation_bytes;
-    int tokens, token_classes;    /* of a sample, and outputs of each; 0: not given */
-    const struct duet_model *own; /* the model of the program that runs; NULL: it is duet itself */
+    int tokens, token_classes;    /* per sample, and outputs per token; 0: not given */
+    const struct duet_model *own; /* this program's model; NULL: the program is duet itself */
 };
 
-/* The most classes, which a float represents exactly, and parameters of a model. */
+/* The most classes (a float represents all smaller integers) and parameters of a model. */
 enum { MODEL_MAX_CLASSES = 1 << 24, MODEL_MAX_PARAMETERS = 1 << 30 };
 
-/* The program's own model, or "lenet", "convnet", "mlp" and so on, for samples of
- * options->sample: the layers that depend on the shape of a sample or on the number of classes
- * follow them. ERR_USAGE: an unknown model, which lists the known ones; a sample that the model
- * cannot take; a number beyond the limits above. */
+/* Opens the program's own model, or "lenet", "convnet", "mlp" and so on. Its layers adapt to the
+ * samples of options->sample and the number of classes. ERR_USAGE: an unknown model (the error
+ * lists the known ones), a sample that the model cannot take, or a number beyond the limits
+ * above. */
 int model_open(struct model *model, const char *name, const struct model_options *options);
-int model_is_known(const char *name); /* 1: a model of this name comes with Duet */
-/* 1: and it serves only for estimates (nets.c). */
+int model_is_known(const char *name); /* 1: Duet has a model of this name */
+/* 1: the model serves only for estimates (nets.c). */
 int model_is_outline(const char *name);
-/* The samples that a model is made for: 1x28x28 of an unknown one. */
+/* The shape of a model's samples; 1x28x28 for an unknown model. */
 struct sample_shape model_sample(const char *name, const struct model_options *options);
-/* The classes of random data for it; 0: any. */
+/* The number of classes of random data for the model; 0: any. */
 int model_classes(const char *name, const struct model_options *options);
-/* Labels of a sample; 0: one. */
+/* Labels per sample; 0: one. */
 int model_places(const char *name, const struct model_options *options);
 void model_free(struct model *model);            /* zeroed is fine */
 size_t model_count(const struct model *model);   /* elements of all parameters */
 size_t model_trained(const struct model *model); /* of those that are not frozen */
-/* Hashes of a step in the proof of equal bits: of each parameter the value and the gradient, and
- * of each buffer the value. */
+/* The number of hashes per step in the proof of equal bits: the value and the gradient of each
+ * parameter, and the value of each buffer. */
 int model_hashes(const struct model *model);
 
-int model_label_classes(const struct model *model); /* of each label */
-/* The answers that the loss compares with the outputs of n samples, over `memory`: labels I32 (n),
- * or (n,places) where a sample has several; targets F32 (n,classes). */
+int model_label_classes(const struct model *model); /* classes of each label */
+/* A tensor over `memory` with the answers that the loss compares with n outputs: labels I32 (n), or
+ * (n,places) if a sample has several; targets F32 (n,classes). */
 struct tensor model_answers(const struct model *model, void *memory, int n);
 
-/* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes), by the
- * model's forward function, on a tape that has begun with its parameters. NULL on failure,
+/* Runs the model's forward function on a tape that was begun with its parameters: x PLAIN
+ * (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes). NULL on failure,
  * which the tape keeps. */
 duet_var *model_forward(const struct model *model, duet_tape *tape, struct buffer_set *buffers,
                         duet_var *x);
 
-/* The model's loss, with reduction MEAN over the global batch. answers: as model_answers, of the
- * rows of `output` or more. */
+/* The model's loss, with reduction MEAN over the global batch. `answers` is from model_answers,
+ * with at least as many rows as `output`. */
 duet_var *model_loss(const struct model *model, duet_tape *tape, duet_var *output,
                      const struct tensor *answers);
 

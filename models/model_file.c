@@ -1,4 +1,4 @@
-/* Opens the file that --model names, and finds its weights. */
+/* Opens the file that --model names, and finds its weights file. */
 #include "models/model_file.h"
 
 #include <errno.h>

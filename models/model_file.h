@@ -11,24 +11,24 @@
 struct graph;
 
 struct model_file {
-    char *path;    /* as it was given; owned */
-    char *text;    /* the whole text, ended by a zero byte; owned */
-    char *weights; /* where its tensors are, NET.safetensors; owned */
+    char *path;    /* as the user gave it; owned */
+    char *text;    /* the whole file, ended by a zero byte; owned */
+    char *weights; /* the path of its tensors, NET.safetensors; owned */
     size_t bytes;
     struct graph *graph;            /* owned */
     const struct duet_model *model; /* of that graph */
 };
 
-/* Reads the file, or a pipe. ERR_USAGE: the text is not a model; the error names its line. */
+/* Reads the file, or a pipe. ERR_USAGE: it is not a model; the error names the line. */
 int model_file_open(struct model_file **out, const char *path);
-/* The same of a text in memory; `path` is what errors call it. */
+/* The same for a string in memory; errors call it `path`. */
 int model_file_parse(struct model_file **out, const char *path, const char *text, size_t bytes);
 void model_file_free(struct model_file *file); /* NULL is fine */
 
-/* The file behind a model, or NULL where there is none. */
+/* The file that a model was read from, or NULL if it has none. */
 const struct model_file *model_file_of(const struct duet_model *model);
 
-/* The model's name: that of the file without folders; if it has none, as /dev/fd/63, `unnamed`. */
+/* The model's name: the file's name without folders, or `unnamed` for a path such as /dev/fd/63. */
 static inline void model_file_name(const char *path, const char *unnamed, char name[64]) {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     int has_none = !strncmp(path, "/dev/", 5) || !strncmp(path, "/proc/", 6);

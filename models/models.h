@@ -1,5 +1,5 @@
-/* Inside models/: the models that --model knows by name, and options of a few of them that duet.h
- * does not have. */
+/* Inside models/: the models that --model knows by name, and a few models' options that duet.h
+ * lacks. */
 #ifndef MODELS_MODELS_H
 #define MODELS_MODELS_H
 
@@ -10,16 +10,16 @@ enum { MODEL_MAX_LAYERS = MODEL_HIDDEN_MAX + 1 }; /* linear layers of an mlp */
 extern const struct duet_model lenet_model, convnet_model, mlp_model, resnet18_model, simple_model,
     complex_model, wide_model, branches_model, described_model;
 
-/* A net that is a text inside the program, only for dry runs (nets.c): its name and its sample.
- * NULL: there is none. */
+/* A net that is stored as a graph in the program, only for dry runs (nets.c). The result has its
+ * name and its sample; NULL: no such net. */
 const struct duet_model *net_find(const char *name);
-/* The name of the first that contains `word`, or of the nearest; NULL: none. */
+/* The first name that contains `word`, or else the most similar name; NULL: none. */
 const char *net_like(const char *word);
 /* The graph of such a net for samples of these sizes; the caller frees it. */
 int net_open(struct graph **out, const struct duet_model *model, const struct sample_shape *sample,
              int classes);
 
-/* A duet_module is the model that is being made, under another name. */
+/* A duet_module is the struct model in the making, under another name. */
 static inline struct model *model_of(duet_module *module) {
     return (struct model *)module;
 }
@@ -27,18 +27,18 @@ static inline const struct model *const_model_of(const duet_module *module) {
     return (const struct model *)module;
 }
 
-/* While a model is described: the options, and a refusal with its own text. */
+/* While a model is described: its options, and a refusal with a message of its own. */
 const struct model_options *module_options(const duet_module *module);
 void module_fail(duet_module *module, int code);
 
-/* Refuses an image that is lower or narrower than `side`. */
+/* Refuses images with a side shorter than `side`. */
 void module_needs_pixels(duet_module *module, int side);
 
 /* Registers a buffer, ignoring the name in `spec`, and returns its index. */
 int module_buffer(duet_module *module, const char *name, const struct buffer_spec *spec);
 
-/* Fills in parameters, buffers and layers by `describe`, and the functions. The first failure of
- * describe is returned. The model's name, sample and classes are set. */
+/* Calls `describe` to fill in parameters, buffers and layers, and sets the functions. Returns the
+ * first failure of describe. The caller has set the model's name, sample and classes. */
 int module_describe(struct model *model, const struct duet_model *from,
                     const struct model_options *options);
 void module_free(struct model *model);

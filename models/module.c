@@ -1,7 +1,6 @@
-/* Describing a model: the functions duet_module_*, which describe of a struct duet_model calls.
- * A duet_module is a struct model under another name. The lists of parameters, buffers and
- * layers grow as they are registered, and the first failure is kept, so that describe needs no
- * checks. */
+/* The functions duet_module_*, with which `describe` of a struct duet_model describes a model. A
+ * duet_module is a struct model under another name. The lists of parameters, buffers and layers
+ * grow with each registration. The first failure is kept, so describe needs no checks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

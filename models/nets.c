@@ -1,9 +1,9 @@
-/* Nets for estimates only, as the texts of models/nets/: torchvision's for images, and
- * transformers. scripts/make_nets.py writes them from torchvision itself, so a step has the kernels
- * of the original and gradients of the same sizes. Their results have not been compared with
+/* Nets for estimates only, stored as the graphs of models/nets/: torchvision's image networks, and
+ * transformers. scripts/make_nets.py writes them from torchvision itself, so a step has the
+ * original's kernels and gradients of the same sizes. Their results have not been compared with
  * PyTorch's.
  *
- * A text is read when its model is opened, for the samples and classes of the run. */
+ * A graph is parsed when its model is opened, for the samples and classes of the run. */
 #include <string.h>
 
 #include "base/embed.h"

@@ -1,6 +1,6 @@
-/* A model for a program with its own training loop: its parameters, buffers and layers as a
- * duet_params. The command calls the same code to describe the model and to draw its values, so
- * both have the same names and numbers. */
+/* Makes a duet_params with a model's parameters, buffers and layers, for a program with its own
+ * training loop. The command describes the model and draws its values with the same code, so both
+ * have the same names and numbers. */
 #include <stdlib.h>
 #include <string.h>
 

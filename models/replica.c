@@ -1,4 +1,4 @@
-/* A replica allocates its memory once, at the start, and from then on only enqueues work. replica.h
+/* A replica allocates its memory once, at the start, and afterwards only enqueues work. replica.h
  * shows a step. */
 #include "models/replica.h"
 

@@ -1,12 +1,12 @@
-/* Inside a replica: what replica.c and input.c call of each other. */
+/* Inside a replica: the functions that replica.c and input.c share. */
 #ifndef MODELS_REPLICA_INTERNAL_H
 #define MODELS_REPLICA_INTERNAL_H
 
 #include "base/error.h"
 #include "models/replica.h"
 
-/* Spans of what is enqueued next on the compute stream, which is returned, carry this phase and the
- * number of the step. */
+/* Sets the phase and the step number of the spans that are enqueued next on the compute stream, and
+ * returns that stream. */
 static inline struct stream *replica_phase(struct replica *r, enum phase phase) {
     struct stream *stream = device_compute(r->device);
     stream_set_phase(stream, phase, r->step_number);

@@ -1,5 +1,5 @@
-/* ResNet-18 as "Dive into Deep Learning" 13.6 has it: a stem of one 3x3 convolution without
- * pooling, for small images, then four pairs of residual blocks.
+/* ResNet-18 as in "Dive into Deep Learning" 13.6: a stem of one 3x3 convolution without pooling,
+ * for small images, then four pairs of residual blocks.
  *
  *     (N,C,H,W)  0, 1            conv 3x3 -> 64, norm, relu                    (N,64,H,W)
  *                resnet_block1   2 residual blocks of 64 channels              (N,64,H,W)
@@ -8,15 +8,15 @@
  *                resnet_block4   2 of 512, likewise                            (N,512,H/8,W/8)
  *                mean over each plane, fc.1                                    (N,classes)
  *
- * A residual block adds its input to the result of two convolutions. Where it halves the image,
+ * A residual block adds its input to the result of two convolutions. If the block halves the image,
  * the input goes through a 1x1 convolution so that the shapes agree:
  *
  *     x ---- conv1 3x3 - bn1 - relu - conv2 3x3 - bn2 ---- + - relu -->
  *      \---- conv3 1x1, only where the block halves ------/
  *
  * Names, order and initial values are PyTorch's: the layers below are in the order in which the
- * chapter registers them. --init d2l then draws all weights of convolutions and of fc.1 anew, from
- * a normal distribution with deviation 0.01. */
+ * chapter registers them. --init d2l then draws the weights of all convolutions and of fc.1 again,
+ * from a normal distribution with deviation 0.01. */
 #include "models/models.h"
 
 enum kind { CONVOLUTION, NORM, FULL };

@@ -1,6 +1,5 @@
-/* Simple: one linear layer, nn.Linear(10, 10) of PyTorch's first examples of data parallel
- * training. There is next to nothing to compute, so the cost of a step is that of the strategy
- * itself.
+/* Simple: one linear layer, nn.Linear(10, 10), as in PyTorch's first examples of data parallel
+ * training. It computes next to nothing, so a step costs what the strategy itself costs.
  *
  *     (N,10) linear -> 10 scores; cross entropy
  *

@@ -1,4 +1,4 @@
-/* The data: one batch of random points, whose label is the greatest of their first numbers. */
+/* One batch of random points. A point's label is the index of the largest of its first numbers. */
 #include "mlp.h"
 
 int mlp_batch(duet_device *device, int first, int n, duet_tensor **X, duet_tensor **y) {

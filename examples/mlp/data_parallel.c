@@ -1,4 +1,4 @@
-/* DataParallel: one process, several devices: `./data_parallel 4`. */
+/* DataParallel: one process trains on several devices. Run `./data_parallel 4`. */
 #include "mlp.h"
 
 int main(int argc, char **argv) {

@@ -1,5 +1,5 @@
-/* DistributedDataParallel: a process for each device: `duet run --nproc-per-node 4 ./ddp`. Alone it
- * starts two processes itself. */
+/* DistributedDataParallel: one process per device. Run `duet run --nproc-per-node 4 ./ddp`. Started
+ * directly, ./ddp spawns two processes. */
 #include "mlp.h"
 
 static int work(int rank, void *context) {

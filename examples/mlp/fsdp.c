@@ -1,5 +1,5 @@
-/* Sharded data parallel: ddp.c, but each process keeps a part of the model: `duet run
- * --nproc-per-node 4 ./fsdp`. Alone it starts two processes itself. */
+/* Sharded data parallel: ddp.c, but each process keeps only a part of the model. Run `duet run
+ * --nproc-per-node 4 ./fsdp`. Started directly, ./fsdp spawns two processes. */
 #include "mlp.h"
 
 static int work(int rank, void *context) {

@@ -16,7 +16,7 @@ enum { FEATURES = 20, HIDDEN = 64, CLASSES = 4, BATCH = 64, STEPS = 5 };
 
 extern const struct duet_model mlp;
 
-/* Makes the samples first .. first + n - 1 of the batch of BATCH: X (n,FEATURES), y (n). */
+/* Makes samples first .. first + n - 1 of the batch of size BATCH: X (n,FEATURES), y (n). */
 int mlp_batch(duet_device *device, int first, int n, duet_tensor **X, duet_tensor **y);
 
 #endif

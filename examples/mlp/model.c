@@ -1,4 +1,4 @@
-/* The model: two linear layers. All four programs train it. */
+/* The model has two linear layers. All four programs train it. */
 #include "mlp.h"
 
 enum { FC1, FC2 };

@@ -1,4 +1,4 @@
-/* One device. data_parallel.c and ddp.c are this program for several; `diff` shows what changes. */
+/* Trains on one device. data_parallel.c and ddp.c use several; `diff` shows what changes. */
 #include "mlp.h"
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* A model as a graph: a text that duet.export (python/) writes for a PyTorch model, and that a
+/* A model as a graph: a file that duet.export (python/) writes for a PyTorch model, and that a
  * person can read, edit or write.
  *
  *     duet 1
@@ -10,21 +10,21 @@
  *     %3: f32[N, 10] = linear(%2, fc.weight, none)  # fc
  *     return %3
  *
- * One line is one op, in single static assignment: each value has one name and one line, and only
- * later lines use it, so there are no cycles. Shapes are PyTorch's; N is the number of samples, and
- * 8N is eight times as many. The module that the op came from is after #. The values of
- * parameters, buffers and constants are in a safetensors file next to it.
+ * Each line is one op, in single static assignment: each value has one name and one line, and only
+ * later lines use it, so the graph has no cycles. Shapes are PyTorch's; N is the number of samples,
+ * and 8N is eight times as many. The comment after # names the op's module. The values of
+ * parameters, buffers and constants are in a safetensors file next to the graph.
  *
- * The texts that come with Duet (models/nets/) have no fixed size: D, H and W stand for the three
- * sizes of a sample and C for the classes, 3D is three times as many, and ? is a size that the op
- * knows.
+ * The graphs inside Duet (models/nets/) use symbols instead of fixed sizes. D, H and W are the
+ * sizes of a sample, C is the number of classes, 3D is three times D, and ? is a size that the op
+ * infers.
  *
- *     graph_text.c        reads the text: declarations and lines
+ *     graph_text.c        reads the file: declarations and lines
  *     graph_statement.c   reads a line that is an op
  *     graph_words.c       reads names, numbers and shapes
- *     graph_ops.c         the ops: what each is given, and the function of duet.h that it calls
+ *     graph_ops.c         the ops: the arguments of each, and the function of duet.h that it calls
  *     graph_operands.c    their operands
- *     graph_batch_norm.c  batch_norm, with what follows it
+ *     graph_batch_norm.c  batch_norm, fused with the ops that follow it
  *     graph_model.c       the model: what it registers, forward, and the check of all shapes */
 #ifndef MODELS_GRAPH_H
 #define MODELS_GRAPH_H
@@ -38,20 +38,20 @@ struct model_file;
 enum {
     GRAPH_RANK = 8,
     GRAPH_OPERANDS = 64,
-    GRAPH_LINES = 50000,     /* of a text; a ResNet-152 has 1300 */
-    GRAPH_NONE = -(1 << 30), /* an operand that is left out */
-    GRAPH_ANY = -1,          /* a size that the op knows */
+    GRAPH_LINES = 50000,     /* of a file; a ResNet-152 has 1300 */
+    GRAPH_NONE = -(1 << 30), /* an omitted operand */
+    GRAPH_ANY = -1,          /* a size that the op infers */
 };
 
 #define GRAPH_LETTERS "DHWC"
 
 struct graph_shape {
     int rank;
-    int size[GRAPH_RANK];   /* of dimension i; of a multiple of N the factor */
+    int size[GRAPH_RANK];   /* of dimension i; for a multiple of N the factor */
     char batch[GRAPH_RANK]; /* 1: size[i] times N */
 };
 
-/* A value: an input, or what an op makes. Without N it is one of parameters. */
+/* A value: an input, or the result of an op. A value without N is computed from parameters. */
 struct graph_value {
     struct graph_shape shape;
     int line, uses;
@@ -59,16 +59,16 @@ struct graph_value {
 
 enum graph_kind { GRAPH_PARAMETER, GRAPH_BUFFER, GRAPH_CONSTANT };
 
-/* A tensor of the file of weights. */
+/* A tensor in the weights file. */
 struct graph_tensor {
     char *name;
     enum graph_kind kind;
     int is_i64;
-    struct graph_shape shape; /* without N */
-    int index;                /* among the parameters, or among buffers and constants */
-    int frozen;               /* a parameter: 1: it is not trained */
-    int line, updated,
-        beside_samples; /* 1: an update is of it; an op whose result has N reads it */
+    struct graph_shape shape;          /* without N */
+    int index;                         /* in the parameters, or in buffers and constants */
+    int frozen;                        /* 1: a parameter that is not trained */
+    int line, updated, beside_samples; /* the last two: 1: an update targets it; an op with N reads
+                                        * it */
 };
 
 /* A setting of an op: a number, or a list of them. */
@@ -82,8 +82,8 @@ struct graph_op;
 
 struct graph_node {
     const struct graph_op *op;
-    int y;       /* the value that it makes */
-    int in_rows; /* 1: which has no N: each of its vars has one row for each segment */
+    int y;       /* the value that the op makes */
+    int in_rows; /* 1: that value has no N: its vars have one row per segment */
     int operand_count;
     int *operands;                  /* a value; ~i: tensor i; GRAPH_NONE */
     struct graph_setting *settings; /* as many as the op has */
@@ -95,41 +95,41 @@ struct graph_update {
 };
 
 struct graph {
-    char *path; /* as it was given; owned, as are all lists */
+    char *path; /* as the user gave it; owned, as are all lists */
     char name[64];
-    const struct model_file *file; /* that it is of, or NULL; borrowed */
+    const struct model_file *file; /* the file of this graph, or NULL; borrowed */
     struct graph_value *values;
     struct graph_tensor *tensors;
     struct graph_node *nodes;
     int *inputs;               /* the value of each */
-    struct sample_part *parts; /* [input_count] what each has of a sample */
+    struct sample_part *parts; /* [input_count] each input's part of a sample */
     int value_count, tensor_count, node_count, input_count;
     int value_room, tensor_room, node_room, input_room, part_room;
-    int parameters, buffers; /* how many tensors are parameters; how many are not */
+    int parameters, buffers; /* numbers of tensors that are, and are not, parameters */
     int result;              /* the value that is returned */
     struct graph_update *updates;
     int update_count, update_room;
-    /* Bytes that PyTorch's autograd keeps for backward: per sample, and for all together; -1: the
-     * file does not say. */
+    /* Bytes that PyTorch's autograd keeps for backward, per sample and independent of samples; -1:
+     * the file does not say. */
     int64_t pytorch_sample, pytorch_shared;
-    struct duet_model model; /* names this struct as its context */
+    struct duet_model model; /* has this struct as its context */
 };
 
-/* Reads a text; errors call it `path`. ERR_USAGE: it is not a graph; the error names the line. */
+/* Parses a graph; errors call it `path`. ERR_USAGE: it is not a graph; the error names the line. */
 int graph_parse(struct graph **out, const char *path, const char *text, size_t bytes);
-/* The same for a text without fixed sizes: `sizes` are the values of GRAPH_LETTERS. */
+/* The same for a graph without fixed sizes: `sizes` are the values of GRAPH_LETTERS. */
 int graph_parse_sized(struct graph **out, const char *path, const char *text, size_t bytes,
                       const int *sizes);
 void graph_free(struct graph *g); /* NULL is fine */
 
-/* The graph of a model; NULL: it has none. */
+/* The graph of a model, or NULL if it has none. */
 const struct graph *graph_of(const struct duet_model *model);
 
-/* Classes of each label; with targets, the numbers of one. Labels of a sample, where it has more
- * than one; else 0. */
+/* Returns the number of classes, or with targets the length of a target. The second returns the
+ * labels per sample if it has several, else 0. */
 int graph_classes(const struct graph *g, int targets);
 int graph_places(const struct graph *g);
-/* The upper bound of the first i64 input, such as tokens; 0: there is none. */
+/* The upper bound of the first i64 input, such as tokens; 0: none. */
 int graph_below(const struct graph *g);
 
 /* Runs the model of a graph for two samples on a dry device: every op checks its operands, and
@@ -138,11 +138,11 @@ int graph_check(const struct model *model);
 
 /* ---- between the files ---- */
 
-/* Operands: one letter each. v: a value with N; s: the same, of an op that is for samples; p: a
- * parameter, or a value of parameters; b: a buffer; a: any of them, and a constant. With ? behind
- * it may be none; * as the last one: as many more of the letter before it as are given. Where the
- * result has no N, v is what has none, too. Settings: their names with a space between; "stride=1"
- * may be left out, "eps" may not. One of the functions is there. */
+/* Operands have one letter each. v is a value with N; s is the same, for an op that needs samples;
+ * p is a parameter or a value computed from parameters; b is a buffer; a is any of these or a
+ * constant. A ? after a letter makes it optional; a final * repeats the letter before it. If the
+ * result has no N, a v has none either. Settings are names separated by spaces; "stride=1" has a
+ * default, "eps" has none. Exactly one of the functions is set. */
 struct graph_run;
 struct graph_op {
     const char *name, *operands, *settings;
@@ -150,12 +150,12 @@ struct graph_op {
     duet_var *(*one)(duet_tape *t, duet_var *x);
     duet_var *(*two)(duet_tape *t, duet_var *a, duet_var *b);
     duet_var *(*number)(duet_tape *t, duet_var *x, double number);
-    int kind;     /* which of those that `run` serves */
-    int in_place; /* 1: its setting says whether PyTorch's works in place */
+    int kind;     /* selects among the ops that `run` serves */
+    int in_place; /* 1: a setting says whether PyTorch's op works in place */
 };
-/* NULL: there is no such op. */
+/* NULL: no such op exists. */
 const struct graph_op *graph_find_op(const char *name);
-/* ERR_USAGE: there is none of this name, and what there are. */
+/* ERR_USAGE: no op has this name; the error suggests others. */
 int graph_unknown_op(const char *where, const char *name);
 duet_var *graph_run_op(struct graph_run *run, const struct graph_node *node);
 
@@ -166,17 +166,17 @@ struct graph_run {
     struct {
         duet_var *var;
         int uses_left;
-        int computed; /* 1 + its index as a parameter; 0: none */
+        int computed; /* 1 + its index among the parameters; 0: none */
     } * at;           /* [value_count] */
     int samples;      /* N */
-    int in_rows;      /* 1: the node has no N: its vars have one row for each segment */
+    int in_rows;      /* 1: the node has no N: its vars have one row per segment */
 };
 
-/* 1: it has a dimension with N. */
+/* Returns 1 if a dimension contains N. */
 int graph_has_batch(const struct graph_shape *s);
 int graph_same_shape(const struct graph_shape *a, const struct graph_shape *b);
 
-/* Fills in g->model; the text is read. */
+/* Fills in g->model after the text has been read. */
 void graph_make_model(struct graph *g);
 
 #endif

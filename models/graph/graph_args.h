@@ -8,13 +8,13 @@
 #include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"
 
-/* Operand i; NULL: it is none. */
+/* Operand i, or NULL if it is none. */
 duet_var *value(struct graph_run *r, const struct graph_node *n, int i);
-/* The index of a parameter; DUET_NO_BIAS, which is DUET_NO_WEIGHT too, of none. */
+/* The index of a parameter; for none DUET_NO_BIAS, which equals DUET_NO_WEIGHT. */
 int tensor(struct graph_run *r, const struct graph_node *n, int i);
-/* Operand i with as many dimensions as the result has, where that has no N. */
+/* Operand i. If the result has no N, it is expanded to the result's number of dimensions. */
 duet_var *beside_result(struct graph_run *r, const struct graph_node *n, int i);
-/* A value without N as a parameter of the pass; NULL: the tape has the error. */
+/* Makes a value without N a parameter of the pass; NULL: the tape has the error. */
 struct param *graph_computed(struct graph_run *r, int what);
 duet_var *run_matmul(struct graph_run *r, const struct graph_node *n);
 duet_var *run_batch_norm(struct graph_run *r, const struct graph_node *n);
@@ -23,7 +23,7 @@ static inline double number(const struct graph_node *n, int i) {
     return n->settings[i].number[0];
 }
 
-/* Values that no op takes stay outside its limits. */
+/* Out-of-range values stay out of range, so that the op refuses them. */
 static inline int as_whole(double x) {
     return x >= -INT_MAX && x <= INT_MAX ? (int)x : INT_MAX;
 }
@@ -32,19 +32,19 @@ static inline int whole(const struct graph_node *n, int i) {
     return as_whole(n->settings[i].number[0]);
 }
 
-/* The setting as a list of `count` numbers; a single number stands for all of them. */
+/* The setting as a list of `count` numbers; a single number is repeated. */
 static inline void list(const struct graph_node *n, int i, int count, int *out) {
     const struct graph_setting *s = &n->settings[i];
     for (int k = 0; k < count; k++)
         out[k] = as_whole(s->number[s->count < 0 ? 0 : k < s->count ? k : 0]);
 }
 
-/* Dimensions are counted without that of the rows. */
+/* A dimension's index in the var, which may have an extra dimension of rows in front. */
 static inline int whole_dim(const struct graph_run *r, const struct graph_node *n, int i) {
     return whole(n, i) + r->in_rows;
 }
 
-/* The same for a list or a single number; returns how many. */
+/* The same for a list or a single number; returns their count. */
 static inline int list_dims(const struct graph_run *r, const struct graph_node *n, int i,
                             int *out) {
     int count = n->settings[i].count < 0 ? 1 : n->settings[i].count;
@@ -54,7 +54,7 @@ static inline int list_dims(const struct graph_run *r, const struct graph_node *
     return count;
 }
 
-/* The result's shape by its line, after the rows of a value of parameters. */
+/* The result's shape as its line declares it, after the dimension of rows if the value has no N. */
 static inline int result_shape(const struct graph_run *r, const struct graph_node *n, int *dims) {
     const struct graph_shape *s = &r->graph->values[n->y].shape;
     dims[0] = r->tape->segments.count;
@@ -63,7 +63,7 @@ static inline int result_shape(const struct graph_run *r, const struct graph_nod
     return s->rank + r->in_rows;
 }
 
-/* stride and padding. In a text a second padding of 0 is none, and in duet.h it is the first. */
+/* stride and padding. A second padding of 0 is none in a graph, and is the first in duet.h. */
 static inline void windows(const struct graph_node *n, int i, int *stride, int *padding) {
     list(n, i, 2, stride);
     list(n, i + 1, 2, padding);

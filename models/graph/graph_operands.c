@@ -1,5 +1,5 @@
-/* The operands of an op. An operand without N is a parameter, a constant or computed from these.
- * Beside samples it counts as the same for each; an op whose result has no N takes it as rows
+/* The operands of an op. An operand without N is a parameter, a constant or computed from these. In
+ * an op on samples it is the same for each sample; an op whose result has no N takes it as rows
  * (nn/tape/rows.c). */
 #include "base/error.h"
 #include "models/graph/graph_args.h"

@@ -1,4 +1,4 @@
-/* A line of a graph that is an op: its operands and settings against its row in graph_ops.c. */
+/* Parses an op's line, and checks its operands and settings against its row in graph_ops.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

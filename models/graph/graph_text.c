@@ -1,4 +1,4 @@
-/* Reading a graph: see graph.h. A line is a declaration, an op, or the return; # begins a comment.
+/* Parses a graph (graph.h). A line is a declaration, an op, or the return; # begins a comment.
  *
  *     duet 1
  *     input %x: TYPE [below NUMBER [to NUMBER]]
@@ -8,8 +8,8 @@
  *     update NAME = %y
  *     return %y
  *
- * TYPE is f32[N, 3, 8N] or, of inputs and buffers, i64[...]; OPERAND a %value, a NAME or none;
- * VALUE a number or a list of them. The first error ends the reading. */
+ * TYPE is f32[N, 3, 8N] or, for inputs and buffers, i64[...]. OPERAND is a %value, a NAME or none.
+ * VALUE is a number or a list of numbers. The first error ends the parse. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The words of a graph's text: marks, names, numbers and shapes. Errors say line and column. */
+/* Parses the words of a graph: marks, names, numbers and shapes. Errors give line and column. */
 #include <ctype.h>
 #include <math.h>
 #include <search.h>
