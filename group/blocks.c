@@ -1,5 +1,5 @@
-/* Process groups: the blocks of a call, of equal or different lengths. One tensor, `many`, has the
- * blocks of all ranks; the other, `one`, has this rank's. */
+/* Checks the blocks of a call, which may have equal or different lengths. One tensor, `many`, has
+ * the blocks of all ranks; the other, `one`, has this rank's block. */
 #include "group/calls.h"
 
 static int is_part(const duet_tensor *one, const duet_tensor *many, int own) {

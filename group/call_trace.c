@@ -1,4 +1,4 @@
-/* The calls of a group, with their times: see call_trace.h. */
+/* Records the calls of a group and their times: see call_trace.h. */
 #include "group/call_trace.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
-/* Process groups. The calls of group/ move host memory. The memory of an emulated device is host
- * memory; the tensors of a GPU are copied to host memory before a call and back after it. */
+/* The public calls of process groups. The calls of group/ move host memory. An emulated device has
+ * host memory; a GPU's tensors are copied to host memory before a call and back after it. */
 #include <stdlib.h>
 
 #include "group/calls.h"

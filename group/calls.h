@@ -1,4 +1,4 @@
-/* What the public calls of process groups (duet/distributed.h) have in common. */
+/* Functions that the public calls of process groups (duet/distributed.h) share. */
 #ifndef GROUP_CALLS_H
 #define GROUP_CALLS_H
 
@@ -9,13 +9,13 @@
 
 struct group *group_of(const duet_group *group);
 
-/* gather, all_gather, scatter, reduce_scatter on a rank with both tensors: checks them and, if
- * `sizes` are given, sets the blocks' lengths, stored in lengths[n]. */
+/* For gather, all_gather, scatter and reduce_scatter on a rank with both tensors: checks the
+ * tensors and, if `sizes` are given, stores the blocks' lengths in lengths[n]. */
 int group_call_blocks(const char *name, const duet_group *group, struct group_call *call,
                       const duet_tensor *output, const duet_tensor *input, const int *sizes,
                       size_t *lengths);
 
-/* all_to_all: the same, with out[n] and in[n] for lengths. */
+/* The same for all_to_all, with the lengths in out[n] and in[n]. */
 int group_call_exchange(const duet_group *group, struct group_call *call, const duet_tensor *output,
                         const duet_tensor *input, const int *output_sizes, const int *input_sizes,
                         size_t *out, size_t *in);

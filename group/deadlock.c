@@ -1,11 +1,11 @@
-/* Finds a deadlock: two ranks make a new_group and a call that they wait for in different orders:
+/* Detects a deadlock, in which two ranks make a new_group and a blocking call in different orders:
  *
  *     rank 0    all_reduce #1 (waits for rank 1)    new_group
  *     rank 1    new_group (waits for all)           all_reduce #1
  *
- * Nobody can go on. An asynchronous call may cross a new_group, because rank 0 then reaches the
- * new_group. So the order of the two calls alone proves nothing. Instead a rank looks at which call
- * the rank it waits for is in. */
+ * Neither rank can continue. The order of the two calls alone proves nothing: an asynchronous call
+ * may cross a new_group, because rank 0 then reaches the new_group. So a waiting rank checks which
+ * call its peer is in. */
 #include "base/error.h"
 #include "group/state.h"
 

@@ -1,19 +1,19 @@
-/* Eager calls: calls whose blocks fit a slot. Their plan is in group/plans/slots.c. The
+/* Eager calls are calls whose blocks fit into a slot. group/plans/slots.c has their plan. The
  * announcement, the plans and the signature are made once for each kind of call, so that a call
  * costs little more than its plan.
  *
- * Do all ranks make the same calls? Each announcement is in another core's cache, so reading those
- * of all peers would cost more than the call itself. So an eager call only notes what it is. A
- * mismatch is found
+ * All ranks must make the same calls. Each announcement is in another core's cache, so reading
+ * those of all peers would cost more than the call itself. So an eager call only records what it
+ * is. A mismatch is found
  *
- *     at once     by a rank that takes from a slot: it holds the signature of the call
- *     in a wait   before a rank sleeps, it looks back at what its peers have noted
- *     at a turn   each rank brings its tally, one number made of all its calls before, and compares
- *                 those of the turn before
- *     at the end  a rank that leaves the group looks back once more
+ *     at once     by a rank that takes from a slot, because the slot holds the call's signature
+ *     in a wait   before a rank sleeps, it checks what its peers have recorded
+ *     at a turn   each rank posts its tally, one number made from all its earlier calls, and
+ *                 compares the tallies of the previous turn
+ *     at the end  a rank that leaves the group checks once more
  *
- * So different calls are always reported, but a rank that waits for nobody may make up to SLOTS
- * more calls until then. */
+ * So different calls are always reported, but a rank that waits for nobody may first make up to
+ * SLOTS more calls. */
 #include <stdlib.h>
 #include <string.h>
 

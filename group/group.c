@@ -1,4 +1,4 @@
-/* The beginning and the end of a group, and groups made of some ranks of another. */
+/* Opens and closes a group, and makes groups from some ranks of another. */
 #include "group/group.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /* The memory that the ranks of a group share. Member 0 makes one memfd and sends its descriptor to
- * all. It has no name and is gone with the last rank that maps it.
+ * all. The memory has no name and disappears with the last rank that maps it.
  *
- *     announcements of all | of each rank: flags, window, two halves of scratch, a mailbox for each
+ *     all announcements | for each rank: flags, window, two halves of scratch, a mailbox for each
  *                            other rank, tallies, slots of eager calls
  *
- * Each page takes memory only once it is used: a mailbox between two ranks that never talk costs
- * nothing. */
+ * A page takes memory only once it is used, so a mailbox between two ranks that never communicate
+ * costs nothing. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

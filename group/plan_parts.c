@@ -1,5 +1,5 @@
-/* A call becomes plans: one for each part of a long call, all but the last alike. Plans are kept
- * for the next call of their kind. The file also makes a call's announcement to the peers. */
+/* Makes the plans of a call: one for each part of a long call, all but the last alike. Plans are
+ * kept for the next call of their kind. This file also makes a call's announcement to its peers. */
 #include <stdio.h>
 #include <stdlib.h>
 

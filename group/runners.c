@@ -1,11 +1,11 @@
-/* Who runs a call. A synchronous call runs in the caller's thread, which costs nothing, unless
- * earlier calls of the same runner are still running. An asynchronous call runs in the thread of
- * the runner's worker (base/worker.h), which starts with the first such call. If the caller waits
- * for the call before that thread has woken up, the caller runs it after all.
+/* Chooses the thread that runs a call. A synchronous call runs in the caller's thread, which costs
+ * nothing, unless earlier calls of the same runner still run. An asynchronous call runs in the
+ * thread of the runner's worker (base/worker.h), which starts with the first such call. If the
+ * caller waits for the call before that thread has woken up, the caller runs it after all.
  *
- * There is a runner for the collectives, one for the messages to each rank, and one for each queue
- * of incoming messages (tags.c). So two ranks may begin to send each other long messages, and
- * neither waits for the other to receive first. */
+ * A group has a runner for the collectives, one for the messages to each rank, and one for each
+ * queue of incoming messages (tags.c). So two ranks may send each other long messages, and neither
+ * waits for the other to receive first. */
 #include <stdlib.h>
 
 #include "base/clock.h"

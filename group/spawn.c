@@ -1,6 +1,6 @@
-/* Ranks that a program starts from within itself: copies of its process (fork), under the launcher
- * of comm/. A rank leaves its error text in memory that the parent shares, so that the parent can
- * give it to its caller, as torch.multiprocessing.spawn raises the exception of the child. */
+/* A program starts its own ranks: copies of its process (fork), under the launcher of comm/. A rank
+ * leaves its error text in memory that the parent shares, so that the parent can return it, as
+ * torch.multiprocessing.spawn raises the child's exception. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* A call begins. When it is called, in the same order on all ranks, it takes what it needs of the
- * group: its plans, its number, the base of its epochs, its half of scratch. So it may run later,
- * in another thread. */
+/* Begins a call. All ranks make their calls in the same order, so a call takes what it needs from
+ * the group at once: its plans, its number, the base of its epochs, its half of scratch. So it may
+ * run later, in another thread. */
 #include <stdlib.h>
 
 #include "base/error.h"

@@ -1,15 +1,15 @@
-/* Messages from one rank to one other. They arrive in one row, whatever their tags are. Both ranks
- * count its pieces, each for itself (group/plans/mailbox.c). Receives of one tag form a queue, and
- * the queues of one sender take turns at the row:
+/* Messages from one rank to another arrive in one row, whatever their tags are. Both ranks count
+ * its pieces, each for itself (group/plans/mailbox.c). Receives of one tag form a queue, and the
+ * queues of one sender take turns at the row:
  *
  *     row of rank 2:   tag 0 | tag 5 | tag 0 | ...
  *
  *     queue (2, tag 5)  takes the first message into a stash, and the second one for itself
  *     queue (2, tag 0)  finds its message in the stash
  *
- * So no queue waits for another one to receive first, and a message without a receive holds up no
- * other message. A receive from any rank looks at all rows. If two receives match a message, the
- * one that names its sender gets it. */
+ * So no queue waits for another to receive first, and a message without a receive delays no other
+ * message. A receive from any rank looks at all rows. If two receives match a message, the one that
+ * names its sender gets it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

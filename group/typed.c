@@ -1,4 +1,4 @@
-/* Moves for elements of any type: the loops of typed.inc.h, once for each type. */
+/* Moves elements of any type. The loops are in typed.inc.h, compiled once for each type. */
 #include "group/typed.h"
 
 #include "base/fold.h"

@@ -1,8 +1,8 @@
-/* The loops of typed.c for one type NAME: T is the type in memory, C the type of the computation.
- * LOAD makes a C of a T and STORE a T of a C; ROUND is a C after a STORE and a LOAD; ADD and MUL
- * combine two C; SCALE multiplies one; IS_NAN tests one. UNSIGNED: the type is an unsigned integer;
- * it is never scaled, and it wraps around instead of overflowing. Blocks stay in the nearest cache,
- * and each loop is one that compilers turn into vectors. */
+/* The loops of typed.c for one type NAME. T is the type in memory, C the type of the computation.
+ * LOAD converts a T into a C, and STORE a C into a T; ROUND is a STORE followed by a LOAD; ADD and
+ * MUL combine two C; SCALE multiplies one; IS_NAN tests one. UNSIGNED: the type is an unsigned
+ * integer, which is never scaled and wraps around on overflow. Blocks stay in the nearest cache,
+ * and compilers can vectorise each loop. */
 #define PASTE(a, b) a##_##b
 #define WITH_NAME(a, b) PASTE(a, b)
 #define SUFFIX(name) WITH_NAME(name, NAME)
@@ -87,7 +87,7 @@ static void SUFFIX(reduce)(enum element_op op, void *const *dest, int dests, con
     }
 }
 
-/* The first halving is done while the sources are loaded, so only half of the terms are stored. */
+/* The first halving happens while the sources are loaded, so only half of the terms are stored. */
 static void SUFFIX(fold)(enum element_op op, void *const *dest, int dests,
                          const void *const *source, int n, double scale, size_t length) {
     C term[(MAX_DEVICES + 1) / 2][BLOCK], other[BLOCK];

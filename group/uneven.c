@@ -1,12 +1,12 @@
-/* Collectives whose blocks differ in length. A rank knows the lengths that it gives and
- * expects, not those between two others. So such a call begins with an all_gather of these numbers,
+/* Collectives whose blocks differ in length. A rank knows the lengths that it sends and expects,
+ * but not those between two other ranks. So such a call begins with an all_gather of these numbers,
  * the claims, through the same windows. Then every rank knows all claims, reports any mismatch, and
  * builds the plan.
  *
- *     claims of a rank    gives to rank 0 .. n-1 | expects of rank 0 .. n-1
+ *     claims of a rank    sends to rank 0 .. n-1 | expects from rank 0 .. n-1
  *
- * A call takes its epochs when it is called, before any claim is known. So it takes UNEVEN_EPOCHS,
- * which are more than any plan needs. */
+ * A call reserves its epochs when it is made, before any claim is known. So it reserves
+ * UNEVEN_EPOCHS, more than any plan needs. */
 #include <stdlib.h>
 
 #include "base/error.h"

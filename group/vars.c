@@ -1,12 +1,12 @@
-/* Calls of a process group as nodes of a tape, for layers whose weights are split over ranks. Each
- * is the backward of another:
+/* Calls of a process group as nodes of a tape, for layers whose weights are split over ranks. The
+ * table lists each call's backward:
  *
  *                   forward                          backward
  *     to_group      x, the same on all ranks         dL/dx: all_reduce of the ranks' parts
  *     all_reduce    the sum of the ranks' x          dL/dy to x, the same on all ranks
  *     all_gather    the columns of all ranks         each rank's columns of dL/dy
  *
- * All ranks go through the same calls in the same order, forward and backward. */
+ * All ranks make the same calls in the same order, forward and backward. */
 #include "duet.h"
 #include "nn/tape/tape_internal.h"
 

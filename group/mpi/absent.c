@@ -1,4 +1,4 @@
-/* Linked where mpi.h was not found: ranks of several machines have no network (comm/network.h). */
+/* Linked if mpi.h was not found: then no network links several machines (comm/network.h). */
 #include "allreduce/executor.h"
 #include "group/mpi/mpi.h"
 

@@ -1,7 +1,6 @@
-/* The thread that exchanges heartbeats with the other ranks: comm/network.h. It also ends the
- * process if all else fails: a thread may be stuck inside MPI when the job fails, because its peer
- * is gone. So a process that is still running a few seconds after the failure of its job is ended
- * here. */
+/* The thread that exchanges heartbeats with the other ranks (comm/network.h). It also ends the
+ * process if all else fails. When a job fails, a thread may be stuck inside MPI because its peer is
+ * gone. So this thread ends a process that still runs a few seconds after its job has failed. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -1,5 +1,5 @@
-/* The collectives of a group, by the corresponding calls of MPI, on bytes. line.c has the sums.
- * Duet allows input and output to overlap in some calls; MPI needs MPI_IN_PLACE there. */
+/* The collectives of a group, done with MPI's corresponding calls on bytes. line.c has the sums.
+ * Duet allows input and output to overlap in some calls; MPI needs MPI_IN_PLACE for these. */
 #include <stdlib.h>
 
 #include "base/error.h"

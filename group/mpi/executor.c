@@ -1,5 +1,5 @@
 /* The executor of ranks on several machines, for emulated devices (allreduce/executor.h). A call is
- * a function on the stream, which waits for MPI there, so DDP's allreduces run on the communication
+ * a function on a stream, and waits there for MPI. So DDP's allreduces run on the communication
  * stream, overlapped with backward. Each object has its own communicator, because streams of
  * several objects run at the same time. */
 #include <stdlib.h>

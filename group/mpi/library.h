@@ -1,9 +1,9 @@
-/* MPI's functions, from a libmpi that is loaded when a job needs it. So Duet and programs that link
- * it run on machines without MPI, and a job on one machine does not wait for MPI to start. The rest
- * of group/mpi/ calls them through the table, as `net->mpi.Iallgather(...)`.
+/* MPI's functions, from a libmpi that is loaded only when a job needs it. So Duet, and programs
+ * that link it, run on machines without MPI, and a job on one machine does not wait for MPI to
+ * start. The rest of group/mpi/ calls MPI through the table, as `net->mpi.Iallgather(...)`.
  *
- * Open MPI's handles for the world and for types are addresses in the library. So they are looked
- * up like functions, and mpi.h's names for them are not used. */
+ * Open MPI's handles for the world and for types are addresses in the library. So this code looks
+ * them up like functions instead of using mpi.h's names. */
 #ifndef GROUP_MPI_LIBRARY_H
 #define GROUP_MPI_LIBRARY_H
 
@@ -29,7 +29,7 @@ struct mpi {
     MPI_OBJECTS(MPI_OBJECT)
 };
 
-/* ERR_USAGE: no library was found, or not Open MPI's. It stays loaded until the process ends. */
+/* Loads MPI, which stays loaded until the process ends. ERR_USAGE: no Open MPI was found. */
 int mpi_load(struct mpi *mpi);
 
 #endif

@@ -1,6 +1,6 @@
-/* Messages by MPI: from rank to rank, by tag. Each is one MPI message of a header and the elements.
- * An MPI type describes where both are in memory, so neither is copied. The header has the number
- * and type of the elements, so that a receive can report a mismatch. */
+/* Messages over MPI, from rank to rank, with tags. Each is one MPI message with a header and the
+ * elements. An MPI type describes where both are in memory, so neither is copied. The header has
+ * the number and type of the elements, so that a receive can report a mismatch. */
 #include <stdlib.h>
 #include <string.h>
 

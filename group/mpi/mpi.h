@@ -1,14 +1,14 @@
-/* Process groups over several machines: the calls of group_run by MPI.
+/* Process groups over several machines: MPI carries the calls of group_run.
  *
  *     library.h   libmpi, loaded at run time
- *     world.c     the job: beginning, end, the collectives of comm/, how a call is waited for
- *     beats.c     what the ranks tell each other ten times a second: comm/network.h
+ *     world.c     the job: its beginning and end, the collectives of comm/, and waits for calls
+ *     beats.c     the heartbeats that the ranks exchange ten times a second: comm/network.h
  *     line.c      sums in fold order: all_to_all of chunks, the sum of a chunk, all_gather: state.h
  *     calls.c     the collectives of a group; messages.c: send and recv
- *     executor.c  the sums of DDP, the broadcast of buffers, the gather of SyncBatchNorm
- *     absent.c    in place of all these where mpi.h was not found
+ *     executor.c  DDP's sums, the broadcast of buffers, SyncBatchNorm's gather
+ *     absent.c    replaces all of these if mpi.h was not found
  *
- * Only files below this folder include mpi.h. */
+ * Only files in this folder include mpi.h. */
 #ifndef GROUP_MPI_MPI_H
 #define GROUP_MPI_MPI_H
 
@@ -19,9 +19,9 @@ struct group_network {
     int (*open)(struct group_mpi **out, struct group *group);
     void (*close)(struct group_mpi *mpi);
 
-    int (*run)(struct runner *runner, struct work *work); /* work.run, also of a message */
+    int (*run)(struct runner *runner, struct work *work); /* work.run, for messages too */
 
-    /* monitored_barrier: tells another rank that this one has arrived; waits for such messages. */
+    /* monitored_barrier: signals another rank that this one has arrived; waits for such signals. */
     int (*signal)(struct group *group, int to, uint64_t epoch);
     int (*take_signals)(struct group *group, struct wait *wait);
 };

@@ -1,5 +1,5 @@
-/* The inside of group/mpi/: a job's MPI state, and a line, which is a communicator of ranks with
- * sums in fold order:
+/* Inside group/mpi/: a job's MPI state, and a line, which is a communicator with sums in fold
+ * order:
  *
  *     rank 0   a0 a1 a2           a0 b0 c0 --fold--> s0           s0 s1 s2
  *     rank 1   b0 b1 b2   ---->   a1 b1 c1 --fold--> s1   ---->   s0 s1 s2
@@ -7,8 +7,8 @@
  *            all_to_all of chunks                    all_gather
  *
  * Each rank sends 2 (n-1)/n of its elements, as in a ring. One rank adds all terms of an element in
- * the order of base/fold.h, so the bits are those of one machine. Short tensors are sent whole by
- * one all_gather, and each rank adds all of it. */
+ * the order of base/fold.h, so the bits are those of one machine. Short tensors are sent whole with
+ * one all_gather, and each rank adds all of them. */
 #ifndef GROUP_MPI_STATE_H
 #define GROUP_MPI_STATE_H
 
@@ -19,14 +19,14 @@
 #include "comm/network.h"
 #include "group/mpi/library.h"
 
-/* The thread of the beats: beats.c. */
+/* The heartbeat thread: beats.c. */
 struct beats {
     pthread_t thread;
     int running, stop; /* stop: atomic */
     MPI_Request in[MAX_DEVICES], out[MAX_DEVICES];
     int sending[MAX_DEVICES]; /* 1: out[r] is in flight */
     struct beat mine[MAX_DEVICES], theirs[MAX_DEVICES];
-    int64_t heard[MAX_DEVICES]; /* when the last beat came */
+    int64_t heard[MAX_DEVICES]; /* when the last beat arrived */
 };
 
 struct network {
@@ -35,27 +35,27 @@ struct network {
     int initialized;       /* 1: this job has initialised MPI and must finalise it */
     MPI_Comm job, control; /* for the job's own collectives; for heartbeats */
     struct beats beats;
-    struct task aside; /* a call that MPI has in its blocking form only */
+    struct task aside; /* runs a call that MPI offers only in blocking form */
 };
 
-/* Turns the result of an MPI call into an error; OK if it succeeded. */
+/* Converts the result of an MPI call into a code; OK if it succeeded. */
 int mpi_result(struct network *net, int result, const char *what);
 
-/* Waits for the request of a call that returned `result`, within the wait's deadline. After an
- * error the request is still pending, and the job has failed. */
+/* Waits within the wait's deadline for the request of a call that returned `result`. After an error
+ * the request is still pending, and the job has failed. */
 int mpi_wait(struct network *net, int result, MPI_Request *request, struct wait *wait);
 
-/* Between two looks of a wait. A message takes a few microseconds, much less than a sleep. MPI
- * moves long messages only while a thread tests, so the sleeps stay short. */
+/* Pauses between two tests of a wait. A message takes a few microseconds, much less than a sleep.
+ * MPI moves long messages only while a thread tests, so the sleeps stay short. */
 void mpi_pause(const struct network *net, int64_t waited_ns);
 
-/* Collective; call it after a collective with a deadline. Makes a communicator of the ranks with
- * `member`, in the order of `key`. It exists until MPI ends, because freeing it would be another
- * collective. */
+/* Makes a communicator of the ranks with `member`, in the order of `key`. It is collective; call it
+ * after a collective with a deadline. The communicator exists until MPI ends, because freeing it
+ * would be another collective. */
 int mpi_split(struct network *net, int member, int key, MPI_Comm *out);
 
 int beats_start(struct network *net);
-void beats_stop(struct network *net); /* sends the last message and ends the thread */
+void beats_stop(struct network *net); /* sends the last beat and ends the thread */
 
 struct line {
     struct network *net;
@@ -74,7 +74,7 @@ int line_sum(struct line *line, struct arithmetic how, double scale, const void 
 /* How many elements of that sum this rank receives from rank r. */
 size_t line_sum_takes(const struct line *line, size_t count, size_t element, int r);
 
-/* out = this rank's block of that sum, where rank r's block of `in` has sizes[r] elements. */
+/* out = this rank's block of that sum. Rank r's block of `in` has sizes[r] elements. */
 int line_sum_block(struct line *line, struct arithmetic how, double scale, const void *in,
                    void *out, const size_t *sizes, struct wait *wait);
 
@@ -89,8 +89,8 @@ struct blocks {
 };
 int line_blocks(struct blocks *blocks, int n, const size_t *sizes, size_t element);
 
-/* The communicators of a group: one for collectives and one for messages, so that tags of the
- * program never collide with Duet's. */
+/* The communicators of a group, one for collectives and one for messages, so that the program's
+ * tags never collide with Duet's. */
 struct group_mpi {
     struct line calls, messages;
 };

@@ -1,11 +1,11 @@
 /* The job as MPI sees it: its beginning, its end, and the small collectives of comm/.
  *
- * MPI's blocking calls have no deadline and do not notice a failure of the job. So every call that
- * may wait for a peer uses the nonblocking form and is then tested. Between two tests the wait of
- * comm/ checks the deadline and the abort word. Starting and ending MPI have no such form. They run
- * in their own thread, and the caller gives up at the deadline.
+ * MPI's blocking calls have no deadline and do not notice that the job has failed. So every call
+ * that may wait for a peer uses the nonblocking form and then tests it. Between two tests the wait
+ * of comm/ checks the deadline and the abort word. MPI_Init and MPI_Finalize have no nonblocking
+ * form. They run in their own thread, and the caller gives up at the deadline.
  *
- * Ending MPI waits for all ranks. If the job has failed, some may be gone, so it gets only half a
+ * MPI_Finalize waits for all ranks. If the job has failed, some may be gone, so it gets only half a
  * second, in which mpirun learns that the process ends on its own. */
 #include <sched.h>
 #include <stdio.h>

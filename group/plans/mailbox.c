@@ -1,5 +1,5 @@
-/* A message from one rank to one other: see windows.h. A message that was sent and not yet received
- * is in the sender's memory, so a send may end before its receive begins. */
+/* A message from one rank to another: see windows.h. Until a message is received, it stays in the
+ * sender's memory, so a send may end before its receive begins. */
 #include "group/plans/pattern.h"
 
 /* A message goes through the sender's mailbox for that receiver, MAILBOX_PIECES places used in

@@ -1,5 +1,5 @@
-/* The pattern that the collectives of process groups have in common: some ranks SHOW blocks, and
- * some ranks TAKE them: they copy one block or add up all of them.
+/* The collectives of process groups follow one pattern. Some ranks SHOW blocks, and some ranks TAKE
+ * them: they copy one block or add up all blocks.
  *
  *     what              who shows     blocks    who takes         a taker gets
  *     broadcast         root          1         all but root      root's block
@@ -10,9 +10,9 @@
  *     all_to_all        all           n         all               its own block of each
  *     reduce_scatter    all           n         all               the sum of its own blocks
  *
- * A rank copies its own block from INPUT to OUTPUT, unless the block is a term of a sum. There are
- * two ways for a block: through windows (windows.c) and, if it is short, through slots (slots.c).
- * Each way has its own show; the other verbs are here. For the files of this folder only. */
+ * A rank copies its own block from INPUT to OUTPUT, unless the block is a term of a sum. A block
+ * goes through windows (windows.c) or, if it is short, through slots (slots.c). Each way has its
+ * own show; the other verbs are here. Only files in this folder include this header. */
 #ifndef GROUP_PLANS_PATTERN_H
 #define GROUP_PLANS_PATTERN_H
 
@@ -22,8 +22,8 @@
 enum whom { NOBODY, ROOT, ALL_BUT_ROOT, EVERYBODY };
 struct pattern {
     enum whom shows, takes;
-    int parts;  /* 1: INPUT has a block for each taker; else one block for all */
-    int sums;   /* 1: a taker adds up; else it copies */
+    int parts;  /* 1: INPUT has a block for each taker; 0: one block for all */
+    int sums;   /* 1: a taker adds up; 0: it copies */
     int stacks; /* 1: OUTPUT has a block for each rank that shows */
     const char *name;
 };
@@ -36,30 +36,30 @@ struct flow {
     struct plan *plan;
     const struct window_request *q;
     const struct pattern *pattern;
-    uint64_t showers, takers; /* without this rank */
-    int shows, takes;         /* this rank does */
+    uint64_t showers, takers; /* excluding this rank */
+    int shows, takes;         /* 1: this rank does */
     size_t piece;             /* elements of a piece: blocks go piece by piece */
 };
 struct flow flow_of(struct plan *plan, const struct window_request *q, const struct pattern *p);
 
-/* Elements of a piece: a half of a window holds one piece of each block. */
+/* The number of elements in a piece: half a window holds one piece of each block. */
 enum { HALVES = 2, MOST_PIECES = 64 };
 size_t piece_of(const struct window_request *q, const struct pattern *p);
 
-/* The block from one rank to one other, and the number of its pieces. */
+/* The block from one rank to another, and the number of its pieces. */
 struct range block_of(const struct window_request *q, int from, int to);
 size_t pieces_of(const struct flow *f, int from, int to);
 
-/* Where the block for rank `to` begins in this rank's INPUT, and that from `from` in its OUTPUT;
- * where piece j of block b is in a window or slot. */
+/* Offsets of the block for rank `to` in this rank's INPUT, of the block from `from` in its OUTPUT,
+ * and of piece j of block b in a window or slot. */
 size_t input_at(const struct window_request *q, const struct pattern *p, int to);
 size_t output_at(const struct window_request *q, const struct pattern *p, int from);
 size_t place_of(const struct flow *f, size_t j, int b);
 
 void keep_own(const struct flow *f, size_t j);
-void take_piece(const struct flow *f, size_t j); /* of all ranks that show */
+void take_piece(const struct flow *f, size_t j); /* from all ranks that show */
 
-/* slots.c. pattern NULL: an allreduce. */
+/* slots.c. A NULL pattern is an allreduce. */
 void through_slots(struct plan *plan, const struct window_request *q,
                    const struct pattern *pattern);
 

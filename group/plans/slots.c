@@ -1,35 +1,35 @@
 /* Eager collectives through slots. An eager call has few bytes, so its time is the time of its
  * waits. With a window (windows.c) a rank that shows a block waits until all others have taken it,
- * since the next call uses the same window. So each rank also has a row of slots for short blocks,
- * and each eager call takes the next slot of all rows:
+ * since the next call uses the same window. So each rank has a row of slots for short blocks, and
+ * each eager call takes the next slot in all rows:
  *
  *     call                0     1     2     3     4     5     6     7     8 = 0 again
  *     slots of rank 0    [  ]  [  ]  [  ]  [  ]  [  ]  [  ]  [  ]  [  ]
  *     slots of rank 1    [  ]  [  ]  [  ]  [  ]  [  ]  [  ]  [  ]  [  ]
  *                        |----- one half -----|  |--- the other one ----|
  *
- * A rank that shows copies its INPUT to its slot and posts `shown`; a rank that takes awaits that
- * and copies, or adds up, what is in the slots. It reads its own term of a sum from its INPUT, at
- * the same offset as in its slot. Nobody waits at the end: the root of a broadcast goes on at once.
- * The pattern (pattern.h) says who shows and who takes. An allreduce is oneshot: all show, and all
- * add up in fold order. At a barrier all show nothing and await all. The root of a gather and the
- * receivers of a scatter only show that they are in the call. So a rank without its own block
- * also finds out if they make another call, such as one with split sizes.
+ * A rank that shows copies its INPUT to its slot and posts `shown`. A rank that takes awaits
+ * `shown` and copies, or adds up, the contents of the slots. It reads its own term of a sum from
+ * its INPUT, at the same offset as in its slot. No rank waits at the end: the root of a broadcast
+ * continues at once. The pattern (pattern.h) says which ranks show and which take. An allreduce is
+ * oneshot: all show, and all add up in fold order. At a barrier all show nothing and await all. The
+ * root of a gather and the receivers of a scatter only show that they are in the call. So a rank
+ * without a block of its own also notices if they make another call, such as one with split sizes.
  *
  * Flags                              written by   read by      meaning
  *   shown, epoch 1                   who shows    who takes    my block is in my slot
- *   left,  epoch 1 + half the slots  each rank    each other   I have left all calls before this
+ *   left,  epoch 1 + half the slots  each rank    each other   I have left all earlier calls
  *
- * Epochs count eager calls: call k has the base k, on all ranks alike.
+ * Epochs count eager calls: call k has the base k on all ranks.
  *
  * Early overwriting. The first call in a half is a turn. It awaits the `left` that each rank posted
- * at the turn before, half the slots ago. A rank that posted it had left all earlier calls, and
- * those were the last ones in the half that now begins. So no rank is further ahead of another one
- * than there are slots, and it waits for this only once per half. `left` starts at half the slots,
- * as if there had been a turn before the first one.
+ * at the previous turn, half the slots ago. A rank that posted it had left all earlier calls, and
+ * these were the last users of the half that now begins. So no rank is ahead of another by more
+ * than the number of slots, and it waits for this only once per half. `left` starts at half the
+ * slots, as if a turn had preceded the first one.
  *
- * There is no deadlock: a show awaits nothing, a take awaits the shows of the same call, and a turn
- * awaits what was posted at the turn before. */
+ * A deadlock is impossible: a show awaits nothing, a take awaits the shows of the same call, and a
+ * turn awaits flags posted at the previous turn. */
 #include "group/plans/pattern.h"
 
 /* An allreduce. */

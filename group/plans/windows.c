@@ -1,6 +1,6 @@
 /* Collectives through windows, in the pattern of pattern.h.
  *
- * A window has two halves, and pieces of a block go through them in turn: while piece j is taken
+ * A window has two halves, and the pieces of a block alternate between them: while piece j is taken
  * from one half, piece j + 1 is shown in the other.
  *
  *     rank that shows    show 0   show 1            show 2 (when 0 is taken)   ...
@@ -10,19 +10,19 @@
  *   ready, epoch j + 1     who shows     who takes     piece j is in my window
  *   done,  epoch j + 1     who takes     who showed    I have taken piece j
  *
- * Epochs: 1 .. m, for m pieces. If blocks differ in length, m counts the pieces of the longest one,
- * and the flags between two ranks count the pieces that go from one to the other.
+ * Epochs are 1 .. m, for m pieces. If blocks differ in length, m counts the pieces of the longest
+ * one, and the flags between two ranks count the pieces that go from one to the other.
  *
  * Early overwriting. A rank writes to its own window only. It shows piece j when all takers are
  * done with piece j - 2, which was in the same half, and leaves when they are done with all pieces.
- * So nobody touches a window before its rank is in the call, or after that rank has left it
+ * So no rank touches a window before its owner is in the call, or after the owner has left it
  * (plan.h, rules 1 and 2). The result of some of these calls does not depend on all ranks, but no
- * SCRATCH is used, so rule 3 is not needed; they are not counted among the calls by which halves
- * alternate.
+ * SCRATCH is used, so rule 3 is not needed. These calls do not count towards the alternation of
+ * SCRATCH halves.
  *
- * There is no deadlock: order the steps of all ranks by piece, show before take. A show of piece j
- * awaits takes of piece j - 2 and a take of piece j shows of piece j, so each step awaits only
- * steps before it, and in each rank show j + 1 is before take j. */
+ * A deadlock is impossible: order the steps of all ranks by piece, show before take. A show of
+ * piece j awaits takes of piece j - 2, and a take of piece j awaits shows of piece j. So each step
+ * awaits only earlier steps, and in each rank show j + 1 is before take j. */
 #include "group/plans/windows.h"
 
 #include <string.h>
