@@ -1,4 +1,4 @@
-/* duet collective: draws a collective from its plan: who sends which chunk to whom in which hop. */
+/* duet collective draws a collective from its plan: in each hop, who sends which chunk to whom. */
 #include <stdio.h>
 #include <string.h>
 

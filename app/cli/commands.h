@@ -6,7 +6,7 @@
 #include "duet.h"
 #include "trace/record.h"
 
-/* Their names and what --help says about them, in the order of --help. */
+/* Their names and their descriptions, in the order of --help. */
 // clang-format off
 #define SUBCOMMANDS(COMMAND) \
     COMMAND(demo, "train LeNet as single, DP and DDP side by side, and compare") \
@@ -25,14 +25,14 @@
     COMMAND(manual, "print the man page, or bash completion")
 // clang-format on
 
-/* own: the program's own model, NULL in `duet` itself. */
+/* own is the program's own model, or NULL in `duet` itself. */
 typedef int subcommand(int argc, char **argv, const struct duet_model *own);
 #define SUBCOMMAND(name, help) subcommand command_##name;
 SUBCOMMANDS(SUBCOMMAND)
 #undef SUBCOMMAND
 
-/* Prints the --help of a command that has the options of runs: its usage, what it does and its
- * options (run_options_help). */
+/* Prints the --help of a command with the options of runs: its usage, its purpose and its options
+ * (run_options_help). */
 struct options;
 void command_usage(const struct options *options, const struct duet_model *own);
 
@@ -40,17 +40,17 @@ void command_usage(const struct options *options, const struct duet_model *own);
 const char *command_name(int i);
 const char *command_help(int i);
 
-/* `duet lesson`: prints the speed-up of LeNet, ResNet-50 and BERT-base on 1, 2 and 4 V100s by the
- * modelled clock; brief, as `duet demo` ends: on 4. Nothing runs. */
+/* `duet lesson`: prints the modelled speed-up of LeNet, ResNet-50 and BERT-base on 1, 2 and 4
+ * V100s. brief 1: only on 4, as at the end of `duet demo`. Nothing runs. */
 int costs_print(int brief);
 
 /* Prints the name of the program, ": " and the error text on stderr and returns the exit status for
- * `code`. Prints nothing for OK, nor for ERR_READER, when the reader of the output has gone. */
+ * `code`. Prints nothing for OK, nor for ERR_READER: the reader of the output is gone. */
 int report_error(int code);
 
-/* Warnings of a run that did not fail, each a line on stderr: since which step its losses are not
- * finite; which parameters the last step of DDP left without a gradient. title: which of several
- * runs it is; NULL: there is only one. */
+/* Prints the warnings of a successful run on stderr, one line each: from which step on its losses
+ * are not finite; which parameters the last step of DDP left without a gradient. title names one of
+ * several runs; NULL: the only run. */
 void warn_of_run(const char *title, const struct run_record *run);
 
 #endif

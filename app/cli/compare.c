@@ -1,4 +1,4 @@
-/* duet compare and duet demo: train in several modes, then print the table and the verdict. */
+/* duet compare and duet demo train in several modes, then print the table and the verdict. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

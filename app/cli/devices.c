@@ -1,6 +1,5 @@
-/* duet devices: the devices for training. It lists the emulated devices and their default memory,
- * the GPUs and how the devices of a run share them, and the libraries that training on GPUs may
- * use. */
+/* duet devices lists the emulated devices and their default memory, the GPUs and how the devices of
+ * a run share them, and the libraries that training on GPUs may use. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* duet doctor: checks this machine and prints each finding as a row of a table. */
+/* duet doctor checks this machine and prints each finding as a row of a table. */
 #include <stdio.h>
 #include <string.h>
 

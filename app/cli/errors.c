@@ -1,5 +1,5 @@
-/* Errors and warnings of every subcommand on standard error (cli/commands.h). Only this file turns
- * an error code into an exit status. */
+/* Prints the errors and warnings of every subcommand on standard error (cli/commands.h). Only this
+ * file turns an error code into an exit status. */
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* The lesson at the end of the demo: see lesson.h. Every number in it is measured. */
+/* Prints the lesson at the end of the demo: see lesson.h. Every number in it is measured. */
 #include "cli/lesson.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* duet manual: the man page and bash completion, made from the tables of subcommands and of
- * options, as --help is. `make install` installs both. */
+/* duet manual prints the man page and the bash completion. They are made from the tables of
+ * subcommands and of options, like --help. `make install` installs both. */
 #include <stdio.h>
 #include <string.h>
 

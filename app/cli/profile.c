@@ -1,5 +1,5 @@
-/* duet profile: a few steps each of DP, of DP with the loss in forward and of DDP; one table for
- * each. */
+/* duet profile runs a few steps of DP, of DP with the loss in forward, and of DDP, and prints a
+ * table for each. */
 #include <stdio.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* duet sampler: prints the indices that torch.utils.data.DistributedSampler gives to one rank. */
+/* duet sampler prints the indices that torch.utils.data.DistributedSampler gives to one rank. */
 #include <stdio.h>
 #include <stdlib.h>
 

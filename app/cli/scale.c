@@ -1,8 +1,8 @@
-/* duet scale: the same training on several numbers of devices, as one table.
+/* duet scale repeats one training on different numbers of devices and prints one table.
  *
- * Without options it makes the table of the text that ConvNet comes from: MNIST, one epoch by
- * Adadelta, a global batch of 128 over 1, 2, 4 and 8 processes. With --batch-per-device and a list
- * of rates it does exercises 1 and 2 of d2l's chapter 13.5. */
+ * Without options it reproduces the table of ConvNet's tutorial: MNIST, one epoch with Adadelta, a
+ * global batch of 128 over 1, 2, 4 and 8 processes. With --batch-per-device and a list of rates it
+ * does exercises 1 and 2 of d2l's chapter 13.5. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-/* duet train: one run in one mode, as a job: one process for single and DP, one per device for
- * DDP. */
+/* duet train runs one mode as a job: one process for single and DP, one per device for DDP. */
 #include <stdio.h>
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* duet estimate --validate: the published measurements, the clock's predictions and those of
- * two simple rules:
+/* duet estimate --validate prints published measurements, the clock's predictions and those of two
+ * simple rules:
  *
  *     N0   perfect scaling: the measured time of one GPU
  *     N1   the measured time of one GPU, times the slow-down at as many GPUs of the fitted model
@@ -8,7 +8,7 @@
  *
  * Rows for fitting and held-out rows are counted separately. The held-out rows also determine the
  * error to expect of a time (clock/trust.h), with and without a given time of one GPU. Each row is
- * checked against the error that rows unlike it give. */
+ * checked against the error that rows of other models or machines give. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The model in the order of a step: kernels, the host, copies, sums. docs/clock.md has the sources
- * of the numbers. Nothing here depends on the name of a GPU or machine: only the numbers in
+/* The cost model in the order of a step: kernels, the host, copies, sums. docs/clock.md has the
+ * sources of the numbers. Nothing here depends on the name of a GPU or machine; only the numbers in
  * the table matter. */
 #include "clock/cost.h"
 

@@ -1,4 +1,4 @@
-/* The queue of a simulation: the earliest event first; events of one time in the order of
+/* The queue of a simulation. The earliest event is first; events at the same time keep the order of
  * insertion. */
 #ifndef CLOCK_DUE_H
 #define CLOCK_DUE_H
@@ -12,11 +12,11 @@ struct due {
     uint64_t order; /* set by due_push */
     enum due_kind kind;
     int of;                   /* the thread or the stream */
-    uint32_t change;          /* END, TRANSFERS: outdated if it has changed since */
+    uint32_t change;          /* END, TRANSFERS: the event is outdated if this has changed since */
     struct transfer transfer; /* BEGIN */
 };
 
-/* A binary heap; zeroed it is empty. list is owned: free it. */
+/* A binary heap; a zeroed one is empty. list is owned: free it. */
 struct due_heap {
     struct due *list; /* [count] */
     int count, room;
@@ -25,6 +25,6 @@ struct due_heap {
 };
 
 void due_push(struct due_heap *heap, struct due due);
-struct due due_pop(struct due_heap *heap); /* of a heap that is not empty */
+struct due due_pop(struct due_heap *heap); /* the heap must not be empty */
 
 #endif

@@ -1,4 +1,4 @@
-/* The flags of collectives by their keys: a table with open addressing. */
+/* Maps keys to the flags of collectives: a table with open addressing. */
 #ifndef CLOCK_FLAG_TABLE_H
 #define CLOCK_FLAG_TABLE_H
 
@@ -11,7 +11,7 @@ struct flag_table {
     uint64_t size; /* a power of two, more than twice the keys */
 };
 
-/* For at most `keys` keys. 0: out of host memory. */
+/* Makes a table for at most `keys` keys. Returns 0 if out of host memory. */
 int flag_table_init(struct flag_table *table, uint64_t keys);
 /* The value of a flag, 0 at first; key is not 0. */
 uint64_t *flag_value(struct flag_table *table, uint64_t key);

@@ -1,16 +1,15 @@
-/* Hardware by name: GPUs, links, machines. The table is the text clock/hardware.txt. A user's
- * file (--machine FILE) may hold the same lines:
+/* Hardware by name: GPUs, links, machines. The table is the file clock/hardware.txt. A user's file
+ * (--machine FILE) may have the same lines:
  *
  *     gpu NAME fp32 T tensor T gbs X gib X       TFLOP/s, GB/s, GiB
  *     link NAME gbs X us X                       each direction; before the first byte
  *     machine NAME gpus N KEY X ...              the keys are below
- *     join gpu0-3 root0 LINK                     of the machine above: GPUs, named nodes, host
+ *     join gpu0-3 root0 LINK                     for the machine above: GPUs, named nodes, host
  *     # a comment, to the end of the line
  *
- * Keys that may be left out: of a GPU half, reached and pcie; of a machine (struct machine says
- * what they mean) like NAME (another machine, whose numbers and links it takes), gpu NAME, network
- * LINK, cards, links, sum, exposed, pageable, forward, backward, replicate, hook, scale,
- * error.
+ * Some keys are optional: for a GPU half, reached and pcie; for a machine (see struct machine) like
+ * NAME (it takes that machine's numbers and links), gpu NAME, network LINK, cards, links, sum,
+ * exposed, pageable, forward, backward, replicate, hook, scale, error.
  */
 #ifndef CLOCK_HARDWARE_H
 #define CLOCK_HARDWARE_H
@@ -21,13 +20,13 @@ enum { HARDWARE_NAME = 24 };
 
 struct gpu_spec {
     char name[HARDWARE_NAME];
-    double fp32;    /* TFLOP/s of plain float32 */
-    double tensor;  /* TFLOP/s of TF32, dense; 0: it has none */
-    double half;    /* of float16 added up in float32, dense; not given: twice TF32 */
+    double fp32;    /* TFLOP/s in float32 */
+    double tensor;  /* TFLOP/s in TF32, dense; 0: it has no TF32 */
+    double half;    /* in float16 with sums in float32, dense; default: twice TF32 */
     double gbs;     /* GB/s of its memory */
     double gib;     /* GiB of memory */
-    double reached; /* the fraction of gbs that kernels bound by memory reach */
-    int pcie;       /* its generation: without --machine the GPUs are in the pc-pcie of it */
+    double reached; /* the fraction of gbs that memory-bound kernels reach */
+    int pcie;       /* its generation; without --machine it selects pc-pcie3, 4 or 5 */
 };
 
 struct link_spec {
@@ -40,21 +39,21 @@ struct machine {
     char gpu[HARDWARE_NAME];  /* the GPU for which its numbers were fitted; "": any */
     int gpus;                 /* of a node */
     struct net net;           /* of a node */
-    struct link_spec network; /* between nodes, each card; "": there is one node */
-    double cards;             /* network cards of a node */
+    struct link_spec network; /* between nodes, per card; "": only one node */
+    double cards;             /* network cards per node */
 
     /* Fitted or measured numbers; docs/clock.md names their defaults and sources. */
     double sum_gbs;                 /* bus bandwidth of an allreduce; 0: from the links */
     double exposed;                 /* the fraction of a sum's time by which it delays backward */
     double links;                   /* a factor on the rates of its links */
-    double pageable_gbs;            /* from host memory that is not pinned */
+    double pageable_gbs;            /* from unpinned host memory */
     double forward_us, backward_us; /* host time of an eager operation */
-    double replicate_us;            /* of each parameter tensor and device */
-    double hook_us;                 /* of DDP for each parameter tensor */
-    double scale;                   /* of the time of every kernel */
+    double replicate_us;            /* for each parameter tensor and device */
+    double hook_us;                 /* in DDP for each parameter tensor */
+    double scale;                   /* a factor on the time of every kernel */
     int fitted;                     /* 1: fitted to published rows of this machine */
-    double error;                   /* percent, if the file gives it; else 0 */
-    int is_like;                    /* 1: another name of its machine, unless a join follows */
+    double error;                   /* percent, if the file states it; else 0 */
+    int is_like;                    /* 1: an alias of its machine, unless a join follows */
 };
 
 enum { HARDWARE_GPUS = 64, HARDWARE_LINKS = 64, HARDWARE_MACHINES = 80 };
@@ -64,17 +63,17 @@ struct hardware {
     struct link_spec link[HARDWARE_LINKS];
     struct machine machine[HARDWARE_MACHINES];
     int gpus, links, machines;
-    const struct machine *last;          /* of the user's file; NULL: it has none */
-    char node[NET_NODES][HARDWARE_NAME]; /* of the machine that is read: names of switches */
+    const struct machine *last;          /* the last machine of the user's file, or NULL */
+    char node[NET_NODES][HARDWARE_NAME]; /* names of switches in the machine being read */
     int nodes;
 };
 
-/* The table, and with `file` (NULL: none) what a user's file adds or replaces. ERR_USAGE names the
- * line. */
+/* Reads the table, and from `file` (may be NULL) what a user's file adds or replaces. ERR_USAGE
+ * names the line. */
 int hardware_open(struct hardware **out, const char *file);
 void hardware_free(struct hardware *hardware);
 
-/* By name; `what` begins the error. ERR_USAGE names the nearest. */
+/* Looks up a name; `what` begins the error. ERR_USAGE suggests the most similar name. */
 int hardware_find_gpu(const struct hardware *h, const char *what, const char *name,
                       const struct gpu_spec **out);
 int hardware_find_machine(const struct hardware *h, const char *what, const char *name,

@@ -1,4 +1,4 @@
-/* Ways through a machine, and the max-min fair share: see net.h. */
+/* Paths through a machine, and the max-min fair share: see net.h. */
 #include "clock/net.h"
 
 #include <string.h>

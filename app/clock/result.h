@@ -5,11 +5,11 @@
 #include "base/limits.h"
 #include "trace/span.h"
 
-/* The last step but one of a run: the first ones are over, and while it runs the next batch is
- * brought in. */
+/* The second-to-last step of a run: it is past the warm-up, and the next batch is copied during
+ * it. */
 struct clock_result {
-    int32_t step;                 /* which one it is, from 0 */
-    int64_t step_ns;              /* from the end of the step before to its end */
+    int32_t step;                 /* its index, from 0 */
+    int64_t step_ns;              /* from the end of the previous step to its end */
     int64_t busy_ns[MAX_DEVICES]; /* compute stream, without waits */
     /* of device 0: */
     int64_t phase_ns[PHASE_COUNT]; /* of its busy_ns */
@@ -17,7 +17,7 @@ struct clock_result {
     int64_t comm_wait_ns;          /* compute stream, waiting for comm */
 };
 
-/* spans: of clock_run. */
+/* spans are from clock_run. */
 void clock_result(const struct span_log *spans, struct clock_result *result);
 
 #endif

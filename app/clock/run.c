@@ -1,7 +1,7 @@
 /* The event loop: see run.h.
  *
- * The heap has the due events: a thread continues, a stream looks at its next entry, a kernel, a
- * sum or transfers end. Whatever waits for an event, a flag or a thread is looked at again when one
+ * The heap has the due events: a thread continues, a stream checks its next entry, or a kernel, a
+ * sum or transfers end. Whatever waits for an event, a flag or a thread is checked again when one
  * of these changes. */
 #include "clock/run.h"
 

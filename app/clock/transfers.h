@@ -1,6 +1,6 @@
-/* The transfers that are under way at one time, and when the next of them ends. When some have
- * begun or ended, net_share gives all of them new rates. It does so once per point in time, since
- * many begin and end together. */
+/* The transfers in progress, and the time when the next one ends. When some have begun or ended,
+ * net_share sets new rates for all. It does so once per point in time, because many begin and end
+ * together. */
 #ifndef CLOCK_TRANSFERS_H
 #define CLOCK_TRANSFERS_H
 
@@ -10,8 +10,8 @@
 
 struct transfer {
     struct net_way way;
-    double bytes, rate; /* left at `since`; bytes per nanosecond from then on */
-    double own_rate;    /* > 0: it shares no link, and has this rate */
+    double bytes, rate; /* bytes left at `since`; bytes per nanosecond since then */
+    double own_rate;    /* > 0: it shares no link and has this rate */
     int64_t done_ns;
     int owner; /* the stream that waits for it */
 };
@@ -27,14 +27,14 @@ struct transfers {
     double *rate;
 };
 
-/* Begins a transfer at `now`, which is not before any time before. It moves nothing before
- * transfers_share. 0: out of host memory. */
+/* Begins a transfer at `now`, which never goes back. It moves nothing before transfers_share.
+ * Returns 0 if out of host memory. */
 int transfers_begin(struct transfers *t, int64_t now, const struct transfer *one);
-/* Removes one that is done by `now` from the list. Returns its owner, or -1 if there is none. */
+/* Removes one transfer that is done by `now`. Returns its owner, or -1 if none is done. */
 int transfers_end_one(struct transfers *t, int64_t now);
-/* After transfers have begun or ended at `now`: recomputes all rates. */
+/* Recomputes all rates after transfers have begun or ended at `now`. */
 void transfers_share(struct transfers *t, int64_t now);
-/* When the next one is done; INT64_MAX: there is none. */
+/* The time when the next transfer is done; INT64_MAX: none runs. */
 int64_t transfers_next_ns(const struct transfers *t);
 void transfers_free(struct transfers *t);
 

@@ -1,4 +1,4 @@
-/* The published measurements of clock/published.txt, whose head says what a line means. */
+/* The published measurements of clock/published.txt; its head explains the lines. */
 #ifndef CLOCK_VALIDATION_H
 #define CLOCK_VALIDATION_H
 
@@ -20,21 +20,21 @@ enum series_way {
 
 struct series_point {
     int gpus;
-    int batch; /* samples of each GPU */
-    double ms; /* a step; 0 ends the list */
+    int batch; /* samples per GPU */
+    double ms; /* per step; 0 ends the list */
     char role; /* f, t, h, g or b */
 };
 
 struct series {
-    char table[4];    /* "B": its source is above it; "" ends the list */
+    char table[4];    /* "B", as in published.txt; "" ends the list */
     char machine[24]; /* of clock/hardware.txt */
-    char model[24];   /* "resnet50", or "gpt2-small 128": model and block of tokens */
+    char model[24];   /* "resnet50", or "gpt2-small 128": model and tokens per sample */
     enum series_way way;
     enum clock_precision precision;
     struct series_point point[SERIES_POINTS];
 };
 
-/* All rows; an empty one is the last. free it. */
+/* Reads all rows; the last one is empty. The caller frees the list. */
 int series_read(struct series **list);
 
 #endif

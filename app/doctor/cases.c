@@ -1,4 +1,4 @@
-/* Makes the cases of an op: see cases.h. */
+/* Makes the test cases of an op: see cases.h. */
 #include "doctor/cases.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
-/* Cases of what is computed element by element: changes of layout, sums, activations, dropout,
- * optimizers; and of logs, in which one cell is written and all others keep their value. */
+/* Cases of elementwise ops: changes of layout, sums, activations, dropout, optimizers. Also cases
+ * of logs, where an op writes one cell and all others keep their value. */
 #include <math.h>
 
 #include "doctor/cases.h"

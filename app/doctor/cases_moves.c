@@ -1,5 +1,5 @@
-/* Cases of pools, margins and joined parts; of sums along a dimension and the order of dimensions;
- * of rows by an index, elements at computed indices, and sorting. */
+/* Cases of ops that move data: pools, margins, joined parts, sums along a dimension, the order of
+ * dimensions, rows by an index, elements at computed indices, and sorting. */
 #include <math.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
-/* Cases of convolutions, linear layers and products of matrices, with two kinds of data.
+/* Cases of convolutions, linear layers and matrix products, with two kinds of data.
  *
- * Random numbers, in odd shapes that are not a multiple of a tile: every output must be within the
- * rounding errors of its own sum.
+ * Random numbers, in odd shapes that are no multiple of a tile: the error of each output must be
+ * within the rounding errors of its own sum.
  *
  * Integers from -4 to 4, in the shapes of LeNet's and ConvNet's layers: every partial sum is an
- * integer below 2^24, hence exact in float and in tf32 in whatever order the terms are added. A
- * term that is missing, added twice or wrong changes the result, however long the sum. */
+ * integer below 2^24, so it is exact in float and in tf32, in any order of the terms. A missing,
+ * repeated or wrong term changes the result, however long the sum is. */
 #include "doctor/cases.h"
 
 static int is_whole(const struct op_case *c) {

@@ -1,6 +1,6 @@
-/* Cases of what is computed row by row or channel by channel: softmax and losses, normalisations,
- * recurrent layers, attention. Each op is checked by itself: the reference makes the inputs that
- * earlier ops make in training. */
+/* Cases of ops that work row by row or channel by channel: softmax and losses, normalisations,
+ * recurrent layers, attention. Each op is tested separately: the reference computes the inputs that
+ * earlier ops compute in training. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Code that the checks share: see check.h. */
+/* Functions that the checks share: see check.h. */
 #include "doctor/check.h"
 
 #include <stdarg.h>

@@ -1,14 +1,14 @@
-/* The checks, one function and one file for each, and what they share. Inside doctor/. */
+/* The checks, each one function in its own file, and what they share. Used only inside doctor/. */
 #ifndef DOCTOR_CHECK_H
 #define DOCTOR_CHECK_H
 
 #include "comm/comm.h"
 #include "doctor/doctor.h"
 
-/* How far a check has got. The check's process writes it; the doctor reads it. */
+/* The progress of a check. The check's process writes it; the doctor reads it. */
 struct progress {
     int step;                    /* the current step, from 0 */
-    char name[CHECK_NAME_BYTES]; /* of that step, as a row of the table would name it */
+    char name[CHECK_NAME_BYTES]; /* of that step, as in a row of the table */
     int gpus;                    /* GPUs that the machine check has found; 0 before */
 };
 
@@ -17,18 +17,18 @@ struct doctor {
     struct findings *findings; /* NULL in a rank */
     struct progress *progress;
     enum device_kind kind; /* kind of the devices that the current check tests */
-    int devices;           /* how many a check opens: at least 2, and every GPU once */
-    enum device_math math; /* whose kernels compute products on the GPUs that it opens */
-    struct comm *comm;     /* in a rank: its job, which waits on its devices poll; else NULL */
+    int devices;           /* number that a check opens: at least 2, and every GPU once */
+    enum device_math math; /* whose kernels compute products on GPUs */
+    struct comm *comm;     /* in a rank: its job, polled by waits on devices; else NULL */
 };
 
 /* A check runs its steps from number `first` on and adds findings. It calls doctor_step before each
  * step, so that after a crash the doctor knows the step, and can continue after it in a new
- * process. OK: all steps are done. Another code: the current step failed, for the reason in
- * error_message(), and the process cannot be used any more. */
+ * process. OK: all steps are done. Other codes: the current step failed (error_message()), and the
+ * process is no longer usable. */
 typedef int doctor_check(struct doctor *d, int first);
 
-/* Begins step number `step`; the format gives its name. */
+/* Begins step number `step`; the format makes its name. */
 void doctor_step(struct doctor *d, int step, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -38,7 +38,7 @@ doctor_check check_ops;       /* ops.c: every operation against the host's refer
 doctor_check check_allreduce; /* collective.c: every algorithm over 2 and 4 ranks */
 doctor_check check_step;      /* step.c: a training step of LeNet and ConvNet */
 
-/* Adds a finding about `what` ("cpu(0): copies"). The format gives what was measured. */
+/* Adds a finding about `what` ("cpu(0): copies"). The format makes the value. */
 void note(struct doctor *d, enum finding_state state, const char *what, const char *bound,
           const char *format, ...) __attribute__((format(printf, 5, 6)));
 
@@ -50,12 +50,12 @@ const char *doctor_kind_name(const struct doctor *d);
 int doctor_open(const struct doctor *d, int index, uint64_t bytes, int checked,
                 struct device **out);
 
-/* What to do if one GPU reads another's memory wrongly. */
+/* Advice for GPUs that read each other's memory wrongly. */
 #define P2P_IS_BROKEN                                                                    \
     "P2P is advertised and does not work: an IOMMU, ACS or a patched driver? Boot with " \
     "iommu=pt, or set NCCL_P2P_DISABLE=1"
 
-/* Bytes in a block of data. The number is odd, so that a copy which drops its last byte is seen. */
+/* Bytes in a block of data. The number is odd, so that a copy without its last byte is noticed. */
 size_t doctor_block(const struct doctor *d);
 
 #endif

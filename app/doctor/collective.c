@@ -1,12 +1,12 @@
-/* Allreduce over ranks as DDP runs it: processes that map each other's memory, calls on the
- * communication stream. Every algorithm over 2 and over 4 ranks is compared with a sum in its order
- * (allreduce/order.c), which every rank adds up in one thread from the data of all ranks. The
- * results must be equal to the bit. The process of the check is the launcher of the ranks and
- * opens no device: a rank is forked before anything has called CUDA.
+/* Checks allreduce over ranks as DDP runs it: processes map each other's memory, and calls run on
+ * the communication stream. Every algorithm over 2 and over 4 ranks is compared with a sum in its
+ * own order (allreduce/order.c), which every rank computes in one thread from all ranks' data. The
+ * results must be equal bit for bit. The check's process launches the ranks and opens no device: it
+ * must fork ranks before anything has called CUDA.
  *
- * The calls of a trial work on ranges of one buffer with gaps between them. They are enqueued one
- * after the other and waited for once; a second round runs them again on the results. The gaps must
- * keep their values. */
+ * The calls of a trial work on ranges of one buffer with gaps between them. All calls are enqueued
+ * before the check waits; a second round runs them again on the results. The gaps must keep their
+ * values. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The doctor: which checks there are, in which order, for which devices. */
+/* The doctor's list of checks, their order, and the devices that each one tests. */
 #include "doctor/doctor.h"
 
 #include <string.h>

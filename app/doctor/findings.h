@@ -11,8 +11,8 @@
 
 enum finding_state {
     FINDING_OK,
-    FINDING_OFF,      /* the bound is exceeded, or the check could not be finished */
-    FINDING_NOT_HERE, /* this machine or this program does not have it, which is not a failure */
+    FINDING_OFF,      /* the bound is exceeded, or the check did not finish */
+    FINDING_NOT_HERE, /* this machine or this program lacks it, which is no failure */
 };
 
 enum { FINDINGS_MOST = 1024, CHECK_NAME_BYTES = 48 };
@@ -25,7 +25,7 @@ struct finding {
 };
 
 struct findings {
-    int count; /* written after the row: all rows below it are complete */
+    int count; /* written after the row: all rows below `count` are complete */
     struct finding row[FINDINGS_MOST];
 };
 
@@ -34,7 +34,7 @@ struct findings {
 struct findings *findings_new(void);
 void findings_free(struct findings *findings);
 
-/* Adds a row; texts that are too long are cut. When the table is full, its last row says so and is
+/* Adds a row; long strings are truncated. When the table is full, its last row says so and is
  * off. */
 void finding_add(struct findings *findings, enum finding_state state, const char *check,
                  const char *measured, const char *bound);

@@ -7,9 +7,9 @@
 
 /* Runs a check to its end. A step that crashes, fails or takes longer than config.timeout becomes a
  * failed finding, and the check continues after that step in a new process. A check without any
- * finding is off too. idle (may be NULL) is called every few milliseconds and once at the end.
- * ERR_FAILED: no process could be started. When it returns, every process of the check has ended or
- * has been killed. */
+ * finding counts as off. idle (may be NULL) is called every few milliseconds and once at the end.
+ * ERR_FAILED: no process could be started. When guard_check returns, every process of the check has
+ * ended or has been killed. */
 int guard_check(struct doctor *d, const char *name, doctor_check *check,
                 void (*idle)(void *context), void *context);
 

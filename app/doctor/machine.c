@@ -1,5 +1,5 @@
-/* The machine and the program: cores, memory, open files, vector kernels, the libraries of the
- * build, the driver, and the number of GPUs, which decides what else is checked. */
+/* Checks the machine and the program: cores, memory, open files, vector kernels, the libraries of
+ * the build, the driver, and the number of GPUs, which decides what else is checked. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Every operation against the host's reference: with Duet's own kernels, then products once more
- * with CUDA's libraries where they are installed. ops.h says which file does what. */
+/* Checks every operation against the host's reference: first with Duet's own kernels, then products
+ * again with CUDA's libraries if they are installed. ops.h lists the files. */
 #include "doctor/ops.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* How much a device may differ from the reference, and why. No bound here was measured: each
- * follows from the arithmetic. So a device that keeps the rules of floating point stays within it,
- * and there is no slack for one that does not. */
+/* How much a device may differ from the reference, and why. Each bound is derived from the
+ * arithmetic; none was measured. So a device that follows the rules of floating point stays within
+ * it, and the bounds leave no slack for one that does not. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

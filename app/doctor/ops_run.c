@@ -1,5 +1,5 @@
 /* Runs an operation on the device as training does (device memory, a launch on the compute stream,
- * the device's own layout) and by the reference on the host, and lets ops_judge.c compare. */
+ * the device's own layout) and with the reference on the host. ops_judge.c compares the results. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Copies between the devices of one process, as DP makes them: every pair, both directions, by the
- * stream of the source (pushed) and by that of the destination (pulled). Speed and latency are
- * reported as measured and have no bound. On a machine with one GPU the devices share it. */
+/* Checks copies between the devices of one process, as in DP: every pair, both directions, on the
+ * stream of the source (pushed) and on that of the destination (pulled). Measured speed and latency
+ * are reported without a bound. On a machine with one GPU the devices share it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,15 +1,15 @@
-/* One training step of a whole model, as `duet train` takes it: batch in, forward, loss, backward,
- * update. Two things are checked.
+/* Checks one training step of a whole model, as in `duet train`: copy of the batch, forward, loss,
+ * backward, update. It checks two things.
  *
- * Against the reference: the same step by the plain kernels of the host, from the same values. The
- * loss and the gradient of every parameter must agree within a bound. If the input of a ReLU is
- * within rounding of zero, or two values of a max-pool are within rounding of each other, two
- * correct programs take different branches, and a gradient may exceed the bound by far. That
- * happened with 4 of 200 batches. So a batch that disagrees is followed by another one, and one
- * batch that agrees is enough, since a real fault shows on every batch.
+ * Agreement with the reference, which runs the same step with the host's reference kernels from the
+ * same values. The loss and the gradient of every parameter must agree within a bound. If the input
+ * of a ReLU is within rounding of zero, or two values of a max-pool are within rounding of each
+ * other, two correct programs take different branches, and a gradient may far exceed the bound.
+ * That happened with 4 of 200 batches. So after a batch that disagrees the check tries another. One
+ * batch that agrees is enough, because a real fault shows on every batch.
  *
- * The same bits: the batch as two segments at once, and each segment alone. The losses and the
- * folded gradients must be equal to the bit. This makes single, DP and DDP the same training
+ * Equal bits between the batch as two segments at once and each segment alone. The losses and the
+ * folded gradients must agree bit for bit. This makes single, DP and DDP the same training
  * (docs/design.md section 2, rules 1 and 2). */
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Duet's memory and PyTorch's: see beside_pytorch.h. */
+/* Compares Duet's memory with PyTorch's: see beside_pytorch.h. */
 #include "report/beside_pytorch.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* PyTorch's memory beside Duet's: the memory of one run, and the estimate of
+/* PyTorch's memory next to Duet's: the memory of one run, and the estimate of
  * train/estimate/as_pytorch.h. Each is shown at its own peak. */
 #ifndef REPORT_BESIDE_PYTORCH_H
 #define REPORT_BESIDE_PYTORCH_H
@@ -16,8 +16,8 @@ struct beside_pytorch {
     const uint64_t *saved;         /* [devices] the part of its activations that autograd saves */
 };
 
-/* Adds a sentence: how much PyTorch's DataParallel or DDP would hold on device 0, and of what it
- * has more or less. Nothing if either is unknown. */
+/* Adds a sentence that says how much PyTorch's DataParallel or DDP would hold on device 0, and in
+ * which causes it differs. Adds nothing if either is unknown. */
 void beside_pytorch_sentence(struct text *text, const struct beside_pytorch *run);
 
 /*     DP at its peak                      Duet                      PyTorch

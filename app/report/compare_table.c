@@ -1,5 +1,5 @@
-/* The comparison as a table: see compare_table.h. One column for each run, one row for each
- * figure. */
+/* Prints the comparison as a table: see compare_table.h. Each run is a column, each figure a
+ * row. */
 #include "report/compare_table.h"
 
 #include <inttypes.h>

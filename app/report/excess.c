@@ -1,4 +1,4 @@
-/* Device 0's excess: see excess.h. */
+/* Computes device 0's excess: see excess.h. */
 #include "report/excess.h"
 
 #include <math.h>

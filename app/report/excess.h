@@ -1,4 +1,4 @@
-/* In which phases device 0 works longer than the others, and whether that may be chance. */
+/* Finds phases in which device 0 works longer than the others, and whether that may be chance. */
 #ifndef REPORT_EXCESS_H
 #define REPORT_EXCESS_H
 
@@ -8,9 +8,9 @@
 struct excess {
     enum phase phase;
     double amount; /* ns per step, positive */
-    double spread; /* of this difference over the steps (step_times.h), in ns */
-    /* 1: the amount does not exceed the spread of the steps, so it may be chance. Mean and median
-     * must both exceed it, because a single disturbed step moves the mean. */
+    double spread; /* of this difference between steps (step_times.h), in ns */
+    /* 1: the amount does not exceed the spread of the steps, so it may be chance. Both mean and
+     * median must exceed the spread, because a single disturbed step moves the mean. */
     int within_spread;
 };
 

@@ -1,4 +1,4 @@
-/* A profile in sentences: see findings.h. */
+/* Describes a profile in sentences: see findings.h. */
 #include "report/findings.h"
 
 #include <math.h>

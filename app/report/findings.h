@@ -1,6 +1,6 @@
-/* The meaning of a profile in sentences. They say how much of device 0's excess in DP is outputs,
+/* Explains a profile in sentences. They say how much of device 0's excess in DP is outputs,
  * optimizer, batch and reduction, how much the loss in forward and DDP save, how much PyTorch's
- * defaults would add, and which mode is faster and why. Every number is measured, by spans and
+ * defaults would add, and which mode is faster and why. Every number is measured with spans and
  * ledgers, unless the sentence or the head says that it is computed. */
 #ifndef REPORT_FINDINGS_H
 #define REPORT_FINDINGS_H
@@ -12,14 +12,14 @@
 #include "trace/record.h"
 
 struct profiled {
-    const struct run_record *dp, *loss_in_forward, *ddp; /* NULL: was not run */
+    const struct run_record *dp, *loss_in_forward, *ddp; /* NULL: not run */
     int details;                                         /* 0: the answer, in about ten lines */
     struct beside_pytorch dp_beside, ddp_beside;         /* zeroed: PyTorch's memory is not known */
 };
 
-/* Writes the findings, a sentence or two each, in the order in which they are read, and returns
- * their number; 0 for runs on one device. Runs that were computed and not measured have no times.
- * `duet profile`, the page of --report and `duet demo` say the same. */
+/* Writes the findings, a sentence or two each, in reading order, and returns their number; 0 for
+ * runs on one device. Computed runs have no times. `duet profile`, the page of --report and `duet
+ * demo` print the same sentences. */
 enum { FINDINGS = 12 };
 int profile_findings(const struct profiled *runs, struct text sentences[FINDINGS]);
 

@@ -1,4 +1,4 @@
-/* The machine of a run in words: see machine.h. */
+/* Describes the machine of a run in words: see machine.h. */
 #include "report/machine.h"
 
 #include <string.h>

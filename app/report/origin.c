@@ -1,5 +1,5 @@
-/* Where results come from: see origin.h. A fact that cannot be found is left empty; it does not end
- * the run. */
+/* Finds the origin of results: see origin.h. A fact that cannot be found is left empty and does not
+ * end the run. */
 #include "report/origin.h"
 
 #include <stdio.h>

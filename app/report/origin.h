@@ -1,6 +1,5 @@
-/* Where results come from: the command, the host, the date, and the versions of Duet and its
- * libraries. The files of --json begin with it, so that a number can be traced back to the run that
- * gave it. */
+/* The origin of results: the command, the host, the date, and the versions of Duet and its
+ * libraries. The files of --json begin with it, so that a number can be traced back to its run. */
 #ifndef REPORT_ORIGIN_H
 #define REPORT_ORIGIN_H
 
@@ -8,12 +7,12 @@
 
 #include "base/text/json.h"
 
-/* The number of the fields in docs/json.md. It grows when a field goes or changes its meaning; new
- * fields alone do not change it. */
+/* The version of the fields in docs/json.md. It grows when a field is removed or changes its
+ * meaning; new fields alone do not change it. */
 enum { JSON_SCHEMA = 4 };
 
 struct origin {
-    char **words; /* [word_count] the command line, owned; 0 words: /proc does not tell */
+    char **words; /* [word_count] the command line, owned; 0 words: unknown */
     int word_count;
     char date[24];    /* now, in UTC: "2026-03-01T12:30:05Z" */
     char host[65];    /* the host's name */
@@ -23,15 +22,15 @@ struct origin {
     int64_t memory;   /* memory of the host in bytes */
     char duet[16];    /* the version of Duet: "0.1.0" */
     char compiler[80];
-    char cuda[160]; /* as gpu_build of doctor/cuda/gpu.h says it */
+    char cuda[160]; /* from gpu_build of doctor/cuda/gpu.h */
 };
 
-/* Fills in *o, to be freed by origin_free, also after a failure. ERR_MEMORY. */
+/* Fills in *o; call origin_free even after a failure. ERR_MEMORY. */
 int origin_find(struct origin *o, const char *cuda_build);
 void origin_free(struct origin *o);
 
-/* Writes schema, command, command_line, date, host and versions into the open JSON object.
- * command: the subcommand. */
+/* Writes schema, command (the subcommand), command_line, date, host and versions into the open JSON
+ * object. */
 void origin_write(const struct origin *o, struct json_writer *w, const char *command);
 
 #endif

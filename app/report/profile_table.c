@@ -1,4 +1,4 @@
-/* The profile of one run as text: see profile_table.h. */
+/* Prints the profile of one run as text: see profile_table.h. */
 #include "report/profile_table.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Tables as text: see table.h. */
+/* Prints tables as text: see table.h. */
 #include "report/table.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Numbers in text for people: see text.h. */
+/* Formats numbers for people: see text.h. */
 #include "report/text.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The values of devices: see values.h. */
+/* Computes the values of devices: see values.h. */
 #include "report/values.h"
 
 static double in_all(const struct run_record *r, int device, enum value value, int key) {

@@ -1,4 +1,4 @@
-/* Batches from the loader to the steps: see feed.h. */
+/* Passes batches from the loader to the steps: see feed.h. */
 #include "train/feed.h"
 
 #include "base/clock.h"

@@ -1,13 +1,13 @@
-/* Jobs: see job.h. The launcher writes a memfd that every rank reads:
+/* Runs jobs: see job.h. The launcher writes a memfd that every rank reads:
  *
- *     [struct run_config][where --model is a file: its path, a zero byte, its text]
+ *     [struct run_config][if --model is a file: its path, a zero byte, its contents]
  *
- * The same program writes and reads it, so the struct travels as bytes. Rank 0 writes the results
+ * The same program writes and reads it, so the struct is copied as bytes. Rank 0 writes the results
  * of the run to a second memfd:
  *
  *     [struct failures: outputs that could not be written][the record, trace/record_bytes.h]
  *
- * For --trace each rank appends its spans to a third one, as structs. */
+ * For --trace each rank appends its spans to a third memfd, as structs. */
 #include "train/job.h"
 
 #include <errno.h>

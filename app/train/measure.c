@@ -1,5 +1,5 @@
-/* Measurement: each device's traffic, memory and time by phase. All of it is summed from the counts
- * of the device layer; nothing is estimated. */
+/* Measures each device's traffic, memory and time by phase. All values are sums of the device
+ * layer's counts; nothing is estimated. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

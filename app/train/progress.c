@@ -1,4 +1,4 @@
-/* Progress: see progress.h. The line on a terminal is cleared with spaces, not with escape
+/* Prints progress: see progress.h. The line on a terminal is cleared with spaces, not with escape
  * codes. */
 #include "train/progress.h"
 

@@ -1,14 +1,14 @@
-/* Remarks after a run. */
+/* Prints remarks after a run. */
 #ifndef TRAIN_REMARKS_H
 #define TRAIN_REMARKS_H
 
 #include "train/progress.h"
 #include "train/session.h"
 
-/* Prints what the numbers of a run do not show. Nothing if p prints nothing. */
+/* Prints what the numbers of a run do not show, unless p prints nothing. */
 void remarks_print(const struct session *s, const struct progress *p);
 
-/* On stderr, in rank 0: GPUs that advertise P2P but move no bytes by it; launches that wait. */
+/* Rank 0 warns on stderr of P2P that moves no bytes, and of launches that wait. */
 void remarks_warn_of_gpus(const struct session *s);
 
 #endif

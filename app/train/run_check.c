@@ -1,4 +1,4 @@
-/* Refuses options that are valid by themselves but not together, before anything is opened. */
+/* Refuses options that are valid separately but not together, before anything is opened. */
 #include <string.h>
 
 #include "base/error.h"

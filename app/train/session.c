@@ -1,4 +1,4 @@
-/* Opening and closing of a session: data, model, devices, strategy, in this order, and back. */
+/* Opens a session in the order data, model, devices, strategy, and closes it in reverse. */
 #include "train/session.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* A session: everything that is open in one process while it trains. Three files work on it besides
- * the trainer: session.c opens and closes it, measure.c measures, step_log.c reads the logs. */
+/* A session is everything that is open in one process while it trains. Besides the trainer,
+ * session.c opens and closes it, measure.c measures, and step_log.c reads the logs. */
 #ifndef TRAIN_SESSION_H
 #define TRAIN_SESSION_H
 
@@ -12,25 +12,25 @@
 #include "trace/step_times.h"
 #include "train/run.h"
 
-/* Passes whose losses and hashes stay in device memory before the host reads them, unless a step
- * has more. */
+/* The number of passes whose losses and hashes stay in device memory until the host reads them,
+ * unless a step has more. */
 enum { LOG_ROWS = 64 };
 
 struct session;
 
-/* What differs between the modes. Work is enqueued; the trainer waits for it. */
+/* The functions that differ between the modes. They enqueue work; the trainer waits for it. */
 struct strategy {
     int (*open)(struct session *s); /* sets s->state and s->replicas */
     /* one pass of a step, with the update unless step->more_passes */
     int (*step)(struct session *s, const struct step_block *step, const struct batch *batch);
     int (*evaluate)(struct session *s, const struct step_block *step, const struct batch *batch);
-    /* hashes the values of every device as they are now */
+    /* hashes the current values of every device */
     int (*hash_values)(struct session *s, const struct step_block *step);
     /* at the end: adds what only this mode records; NULL: nothing */
     void (*describe)(struct session *s);
-    /* returns 1; 0: a thread is lost and may still use the session at any time */
+    /* returns 1, or 0 if a thread is lost and may still use the session at any time */
     int (*close)(struct session *s);
-    /* the spans in which device 0's thread waited for the other threads; NULL: there are none */
+    /* the spans in which device 0's thread waited for the other threads; NULL: none */
     struct span_log *(*waits)(struct session *s);
 };
 extern const struct strategy strategy_single, strategy_dp, strategy_ddp, strategy_fsdp;
@@ -38,7 +38,7 @@ extern const struct strategy strategy_single, strategy_dp, strategy_ddp, strateg
 struct session {
     const struct run_config *config;
     struct comm *comm;   /* NULL: this process is alone */
-    int rank, ranks;     /* this process, and how many the job has */
+    int rank, ranks;     /* of this process, and how many the job has */
     int devices;         /* W, of the whole run */
     int virtual_devices; /* V, of the whole run; 0: off */
     int gpus;            /* physical GPUs that the devices share; 0: emulated devices */
@@ -51,9 +51,9 @@ struct session {
     int *ready_order;        /* of a checkpoint, owned; NULL: it has none */
 
     struct dataset train_set, test_set;
-    struct split split;                        /* how training batches are cut */
+    struct split split;                        /* how training batches are split */
     struct loader *train_loader, *test_loader; /* test_loader NULL: no evaluation */
-    int largest_batch; /* samples of the largest global batch, over both loaders */
+    int largest_batch; /* samples in the largest global batch of both loaders */
 
     struct device *device[MAX_DEVICES]; /* [device_count], those of this process */
     int first_device, device_count;     /* device[i] is device first_device + i of the run */
@@ -63,49 +63,49 @@ struct session {
     void *state;                           /* the strategy's own */
     struct replica *replicas[MAX_DEVICES]; /* [device_count]; [0] updates the parameters */
     int output_device; /* replicas[output_device] has the logs of losses and hits */
-    struct sums sums;  /* zeroed: gradients are added in the fold order, or by DDP */
+    struct sums sums;  /* zeroed: gradients are added in the fold order, or DDP adds them */
     struct run_record *record;
     int step;              /* the pass being worked on, as its spans number it */
     struct span_log loads; /* the spans of waiting for the loader (LANE_HOST) */
 
-    /* Bytes that this process moved over each link: in training so far, and in all at the last mark
-     * (measure.c). */
+    /* Bytes that this process moved over each link: in training so far, and in total up to the last
+     * mark (measure.c). */
     struct traffic moved, mark;
-    int steps_kept; /* the number of steps whose spans the record keeps, if any */
+    int steps_kept; /* number of steps whose spans the record keeps, if any */
     struct step_times step_times[MAX_DEVICES]; /* of this process's devices, by device of the run */
 };
 
 /* Opens data, model, devices and strategy. *s must be zeroed. session_close takes half-built
- * sessions. It returns 1; or 0 if the strategy has lost a thread: then nothing more is freed, and s
+ * sessions. It returns 1, or 0 if the strategy has lost a thread. Then nothing more is freed, and s
  * itself and comm must stay until the process ends. */
 int session_open(struct session *s, const struct run_config *config, struct comm *comm,
                  struct run_record *record);
 int session_close(struct session *s);
 
-/* The settings that determine buckets. And for the strategies single and dp, around replicas[0]:
- * s->sums, in whose order they add; nothing if that is the fold order. */
+/* The first returns the settings that determine buckets. The second makes s->sums around
+ * replicas[0], for the order in which single and dp add; for the fold order it does nothing. */
 struct ddp_config session_ddp_config(const struct session *s);
 int session_open_sums(struct session *s);
 
-/* Called after a failure. 1: a trial of P2P hangs (device_is_stuck), or this process is alone and
- * one of its GPUs does not finish its work. Freeing memory of any device on that GPU would wait for
- * it without a deadline, so everything stays until the process ends. Keeps the error's text. In a
- * job of ranks the collectives are released first, and each rank's GPU memory belongs to its own
+/* Called after a failure. Returns 1 if a trial of P2P hangs (device_is_stuck), or if this process
+ * is alone and one of its GPUs does not finish its work. Freeing memory on that GPU would wait
+ * without a deadline, so everything stays until the process ends. Keeps the error. In a job of
+ * ranks the collectives are released first, and each rank's GPU memory belongs to its own
  * process. */
 int session_is_stuck(struct session *s);
 
-/* 1 in the process that prints, saves and records. */
+/* Returns 1 in the process that prints, saves and records. */
 static inline int session_leads(const struct session *s) {
     return s->rank == 0;
 }
 
-/* Steps of an epoch: each takes update.passes batches, the last one the rest. */
+/* Steps in an epoch: each takes update.passes batches, and the last one the rest. */
 static inline int session_steps(const struct session *s) {
     int batches = loader_steps(s->train_loader), passes = s->config->update.passes;
     return batches / passes + (batches % passes != 0);
 }
 
-/* Rows of the logs of losses, hits and hashes: one for each pass. */
+/* Rows in the logs of losses, hits and hashes: one for each pass. */
 static inline int session_log_rows(const struct session *s) {
     return s->config->update.passes > LOG_ROWS ? s->config->update.passes : LOG_ROWS;
 }
@@ -120,8 +120,8 @@ static inline int session_evaluate(struct session *s, const struct step_block *s
     return replica_evaluate(s->replicas[0], step, batch);
 }
 
-/* The configuration of a replica that computes losses and updates its parameters. capacity: samples
- * of its input buffers. */
+/* The configuration of a replica that computes losses and updates its parameters. capacity is the
+ * number of samples in its input buffers. */
 static inline struct replica_config session_replica_config(const struct session *s, int capacity) {
     int here = s->config->mode == MODE_DP ? s->devices : 1;
     return (struct replica_config){.max_samples = capacity,
@@ -137,21 +137,20 @@ static inline struct replica_config session_replica_config(const struct session 
 
 /* ---- measure.c: the record of each device ---- */
 
-/* Bytes moved between mark and count belong to training. */
+/* Bytes moved between measure_mark and measure_count belong to training. */
 void measure_mark(struct session *s);
 void measure_count(struct session *s);
-/* Adds the spans since the last call to the sums of the record and empties the logs of spans;
- * into_record 0: the spans of set-up, which belong to no step, are dropped. Streams must be
- * idle. */
+/* Adds the spans since the last call to the sums in the record and empties the logs of spans.
+ * into_record 0 drops them: they are from set-up and belong to no step. Streams must be idle. */
 void measure_spans(struct session *s, int into_record);
-/* Adds one span to what its device did. */
+/* Adds one span to its device's sums. */
 void measure_add_span(struct device_record *device, const struct span *span);
-/* How long the communication lane of a device was busy while its compute lane was not: what overlap
- * has not hidden. Both logs may be the same, and may have spans of other devices and lanes; those
- * of a lane are in order of time. step -1: of all steps. */
+/* The exposed time: how long a device's communication lane was busy while its compute lane was not.
+ * Both logs may be the same, and may have spans of other devices and lanes; the spans of a lane are
+ * in order of time. step -1: all steps. */
 int64_t measure_exposed(const struct span_log *comm, const struct span_log *compute, int device,
                         int32_t step);
-/* At the end: completes record->device[] on rank 0. Collective. */
+/* Completes record->device[] on rank 0 at the end. Collective. */
 int measure_finish(struct session *s);
 
 #endif

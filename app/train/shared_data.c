@@ -1,4 +1,4 @@
-/* Reading the data sets of a command once: see shared_data.h. */
+/* Reads the data sets of a command once: see shared_data.h. */
 #include "train/shared_data.h"
 
 #include <unistd.h>

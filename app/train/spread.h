@@ -1,5 +1,5 @@
-/* A run whose ranks mpirun or srun has started on several machines: each process of the command is
- * one rank. Rank 0 prints, writes the files and continues after the run; the others end with it. */
+/* A run whose ranks mpirun or srun started on several machines: each process of the command is one
+ * rank. Rank 0 prints, writes the files and continues after the run; the others end with it. */
 #ifndef TRAIN_SPREAD_H
 #define TRAIN_SPREAD_H
 
@@ -9,20 +9,20 @@
 #include "trace/record.h"
 #include "train/run.h"
 
-/* Before the options are read: config->spread, and as many devices as ranks. */
+/* Called before the options are read: sets config->spread and the number of devices. */
 int spread_begin(struct run_config *config);
 
-/* Behind the options and before any file is opened: ERR_USAGE says what does not go over several
- * machines. Ranks but 0 say nothing. */
+/* Called after the options are read and before files are opened. ERR_USAGE names what several
+ * machines do not support. Only rank 0 prints it. */
 enum spread_command { SPREAD_TRAIN, SPREAD_PROFILE, SPREAD_COMPARE };
 int spread_check(struct run_config *config, enum spread_command command);
 
-/* This process's part of the run. Only rank 0 returns, with the spans of all. *signal: the one that
- * stopped the run after a step, which succeeded; 0: none. */
+/* Runs this process's part. Only rank 0 returns, with the spans of all. *signal becomes the signal
+ * that stopped the run after a step, or 0; the run still succeeds. */
 int spread_run(const struct run_config *config, struct run_record *record,
                struct failures *unwritten, int *signal);
 
-/* Collective: each machine has read its own files. ERR_USAGE: the files of one machine differ. */
+/* Collective: compares the files that each machine has read. ERR_USAGE: one machine's differ. */
 int spread_same_data(struct comm *comm, const struct dataset *set);
 
 #endif

@@ -1,11 +1,11 @@
-/* Step logs: each device writes the losses, hits and hashes of a step into a row of a log in its
- * own memory, and the host reads many rows at once. So a step never waits for the host.
+/* Each device writes the losses, hits and hashes of a step into a row of a log in its own memory,
+ * and the host reads many rows at once. So a step never waits for the host.
  *
- * A row holds one sum of losses for each virtual device, in double. They are added in fold order,
- * so the loss of a step and the file of --log-loss have the same bits in all modes.
+ * A row holds one sum of losses for each virtual device, in double. These sums are added in fold
+ * order, so the loss of a step and the file of --log-loss have the same bits in all modes.
  *
- * A step of several passes has a row for each. The losses of a virtual device are first added over
- * the passes, like its gradients; the hashes are in the row of the last pass. */
+ * A step of several passes has a row for each pass. The losses of a virtual device are first added
+ * over the passes, like its gradients. The hashes are in the row of the last pass. */
 #include "train/step_log.h"
 
 #include <math.h>

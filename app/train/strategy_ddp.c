@@ -1,5 +1,5 @@
-/* DDP as a strategy of the trainer: this rank's replica with a ddp around its parameters. The pass
- * on the tape calls the ddp (ddp/ddp.c), so the code of the step is that of a single device. */
+/* DDP as a strategy of the trainer: this rank's replica has a ddp around its parameters. The pass
+ * on the tape calls the ddp (ddp/ddp.c), so a step runs the same code as on a single device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

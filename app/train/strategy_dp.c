@@ -1,16 +1,16 @@
-/* DataParallel as a strategy of the trainer. Its step is the program of
- * examples/mlp/data_parallel.c: the whole batch comes to device 0, duet_data_parallel_call
- * (dp/dp.c) runs the model on all devices, and the loss is on the tape of the output device. The
- * replicas add what a comparison needs: shares in segments, step blocks, logs, hashes.
+/* DataParallel as a strategy of the trainer. Its step is that of examples/mlp/data_parallel.c: the
+ * whole batch is copied to device 0, duet_data_parallel_call (dp/dp.c) runs the model on all
+ * devices, and the loss is on the tape of the output device. The replicas add what a comparison
+ * needs: shares in segments, step blocks, logs, hashes.
  *
- * Bits. A batch is cut into S segments (base/segment.h), k = S / W for each of the W devices,
- * device 0's first. The segments are the V virtual devices; with --virtual-devices off there is one
- * for each device. Gradients, losses and values are bit for bit those of one device that holds all
- * S segments, if fold_fits(S, W) (base/fold.h).
+ * Bits. A batch is split into S segments (base/segment.h), k = S / W for each of the W devices,
+ * device 0's first. The segments are the V virtual devices; with --virtual-devices off each device
+ * has one segment. If fold_fits(S, W) (base/fold.h), gradients, losses and values are bit for bit
+ * those of one device that holds all S segments.
  *
- * Logs of losses and hits are on the output device. Row step->row, column c is segment c of the
- * batch, that is virtual device v = c / k + (c % k) * W. Hashes are on every replica: values on
- * all, gradients on device 0. */
+ * Logs of losses and hits are on the output device. In row step->row, column c is segment c of the
+ * batch, which is virtual device v = c / k + (c % k) * W. Every replica has hashes of the values,
+ * and device 0 also of the gradients. */
 #include "train/strategy_dp.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The inside of DataParallel as a strategy, for its two files: strategy_dp.c has the step,
- * strategy_dp_open.c opening and closing. */
+/* Shared by the two files of the strategy DataParallel: strategy_dp.c has the step, and
+ * strategy_dp_open.c opens and closes. */
 #ifndef TRAIN_STRATEGY_DP_H
 #define TRAIN_STRATEGY_DP_H
 
@@ -9,21 +9,21 @@
 struct dp_strategy {
     int segments; /* S */
     int own_loss; /* 1: each device computes its own loss, at the end of forward */
-    int output;   /* the device where outputs are gathered */
+    int output;   /* the device that gathers the outputs */
     struct replica replica[MAX_DEVICES];
     struct duet_data_parallel *model;
     struct dp_shares shares;
-    duet_tape *tape; /* of the loss, on the output device; NULL with own_loss */
-    void *labels;    /* of the whole batch there, if it is not device 0; owned; else NULL */
+    duet_tape *tape; /* for the loss, on the output device; NULL with own_loss */
+    void *labels;    /* the whole batch's, if that is not device 0; owned; else NULL */
 
-    /* The current step. Thread 0 writes it while the others sleep. */
+    /* The current step. Thread 0 writes these while the other threads sleep. */
     const struct step_block *step;
     int training;
-    const struct segments *all; /* those of the whole batch */
+    const struct segments *all; /* the segments of the whole batch */
     struct segments share[MAX_DEVICES];
 };
 
-/* ---- strategy_dp.c: what the model's threads call; context: the strategy ---- */
+/* ---- strategy_dp.c: called by the model's threads; context is the strategy ---- */
 
 int dp_strategy_begin_on(void *strategy, int r);
 duet_var *dp_strategy_forward(duet_tape *t, duet_var *x, void *strategy);

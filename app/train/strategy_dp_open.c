@@ -1,4 +1,4 @@
-/* DataParallel as a strategy: replicas, the model around them, and memory that both share. */
+/* Opens and closes DataParallel's strategy: replicas, the model around them, and shared memory. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Sharded data parallel as a strategy of the trainer. This rank has a replica, whose parameters
- * fsdp/ gathers unit by unit (fsdp/fsdp.c), and an optimizer of its shard. The code of the step is
- * that of a single device. */
+ * fsdp/ gathers unit by unit (fsdp/fsdp.c), and an optimizer for its shard. A step runs the same
+ * code as on a single device. */
 #include <stdlib.h>
 #include <string.h>
 

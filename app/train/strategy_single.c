@@ -1,4 +1,4 @@
-/* Single: one device does everything. It is the plainest form of a training step, and the reference
+/* Single: one device does everything. It is the simplest form of a training step, and the reference
  * for DP and DDP. */
 #include <stdlib.h>
 

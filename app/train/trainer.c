@@ -1,16 +1,16 @@
 /* The trainer: one loop for all strategies.
  *
  *     for each epoch:
- *         the order is drawn, and batches are prepared ahead
+ *         draw the order, and prepare batches ahead
  *         for each batch:
  *             the strategy enqueues the step
- *             the batch of the step before is released once that step is done
- *             now and then the host reads losses and hashes
+ *             the previous step's batch is released when that step is done
+ *             from time to time the host reads losses and hashes
  *         all devices evaluate the test set
  *
- * Only the number of steps decides when the logs are read, so all ranks do it together. They are
+ * Only the number of steps determines when the logs are read, so all ranks do it together. They are
  * read after steps 1, 2, 4, ... of an epoch, which shows early that training works, and when the
- * rows are full. */
+ * log is full. */
 #include "train/trainer.h"
 
 #include <stdio.h>

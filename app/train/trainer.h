@@ -7,12 +7,12 @@
 #include "trace/record.h"
 #include "train/run.h"
 
-/* Trains as config says. single and dp are one process, with comm NULL or of one rank; ddp is one
- * rank's part, and all ranks call it. Rank 0 prints, saves, writes the files and fills in the
- * record; other ranks leave it almost empty. An output that cannot be written at the end does not
- * fail the run, whose record is complete: it is added to *unwritten. *in_use becomes 1 if, after a
- * failure, a GPU or a thread is still running and may use what was open, comm included: then close
- * nothing and end the process. */
+/* Trains as config says. single and dp run in one process, where comm is NULL or has one rank; in
+ * ddp all ranks call it. Rank 0 prints, saves, writes the files and fills in the record; other
+ * ranks leave it almost empty. An output that cannot be written at the end is added to *unwritten
+ * and does not fail the run, whose record is complete. *in_use becomes 1 if, after a failure, a GPU
+ * or a thread still runs and may use open objects, including comm: then close nothing and end the
+ * process. */
 int trainer_run(const struct run_config *config, struct comm *comm, struct run_record *record,
                 struct failures *unwritten, int *in_use);
 

@@ -1,5 +1,5 @@
-/* The runs behind the published measurements of clock/validation.h: the same model, batch and mode,
- * against the modelled clock. */
+/* Repeats the runs of the published measurements (clock/validation.h) with the same model, batch
+ * and mode, against the modelled clock. */
 #ifndef TRAIN_VALIDATION_H
 #define TRAIN_VALIDATION_H
 
@@ -7,12 +7,12 @@
 #include "clock/validation.h"
 #include "train/estimate/modelled.h"
 
-/* Runs the workload of the point on one node, and sets everything that the clock needs besides the
- * GPU and the machine. modelled_close it, also after an error. */
+/* Runs the workload of the point on one node, and sets everything that the clock needs except the
+ * GPU and the machine. Call modelled_close even after an error. */
 int validation_open(struct modelled *m, const struct series *series,
                     const struct series_point *point, struct clock_config *clock);
 
-/* Adds the command whose output is the row of that point, with the same number. */
+/* Adds the command that prints the row of that point, with the same number. */
 void validation_command(const struct series *series, const struct series_point *point,
                         const struct machine *machine, struct text *text);
 

@@ -1,7 +1,7 @@
 /* `duet lesson`, and the end of `duet demo`. The emulated devices share the memory of one machine,
- * where DP's star through device 0 costs next to nothing. On GPUs the star is expensive. DP slows a
- * small model down and speeds a large one up. With many parameters and few samples it loses on 2
- * GPUs and gains little on 4. docs/pictures/speed_up.py draws what `duet lesson` prints. */
+ * where DP's star through device 0 costs next to nothing. On GPUs the star is expensive. DP slows
+ * down a small model and speeds up a large one. With many parameters and few samples DP loses on 2
+ * GPUs and gains little on 4. docs/pictures/speed_up.py plots the output of `duet lesson`. */
 #include <stdio.h>
 #include <string.h>
 

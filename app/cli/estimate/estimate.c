@@ -1,5 +1,5 @@
-/* duet estimate: computes the memory and the bytes of duet profile, without devices and data.
- * train/estimate/estimate.h says how. */
+/* duet estimate computes the memory and traffic that duet profile measures, without devices and
+ * data. train/estimate/estimate.h says how. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* A row of `duet estimate --gpu`: see figures.h. */
+/* Computes and prints the rows of `duet estimate --gpu`: see figures.h. */
 #include "cli/estimate/figures.h"
 
 #include <math.h>

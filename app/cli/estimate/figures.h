@@ -15,20 +15,20 @@ struct figures {
     int largest, largest_pytorch;  /* global batch that fits; 0: none; -1: not known */
     int is_full, others_are_full, pytorch_is_full; /* it does not fit the GPU's memory */
     int is_unmeasured;                             /* no comparable measurement exists */
-    int only_transfers;                            /* 1: ms is not that of a whole step */
+    int only_transfers;                            /* 1: ms is not the time of a whole step */
 };
 
-/* single_rate: samples per second on one GPU, which the row of single sets. */
+/* single_rate is the samples per second on one GPU; the row of single sets it. */
 struct figures figures_of(const struct run_config *c, const struct modelled *m,
                           const struct clock_config *clock, int way, const struct clock_result *r,
                           double *single_rate);
 
-/* Prints the phases of GPU 0 and what bounds each. Under autocast also what it holds at its peak in
- * PyTorch, by cause, and what allreduce moves. */
+/* Prints the phases of GPU 0 and what bounds each. With autocast it also prints what GPU 0 holds at
+ * its peak in PyTorch, by cause, and how many bytes allreduce moves. */
 void figures_show_phases(const struct run_config *c, const struct modelled *m,
                          const struct clock_config *clock, int way, const struct clock_result *r);
 
-/* The headings, and a row of the table; the same as an object of --json. */
+/* Print the headings and a row of the table; the last writes the row as an object of --json. */
 void figures_head(int only_transfers);
 void figures_print(const struct figures *f);
 void figures_write(struct json_writer *w, const struct figures *f,

@@ -1,4 +1,4 @@
-/* The time of one GPU that the user measured: see measured.h. */
+/* Uses the time on one GPU that the user measured: see measured.h. */
 #include "cli/estimate/measured.h"
 
 #include <math.h>

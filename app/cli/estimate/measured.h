@@ -1,5 +1,5 @@
-/* --measured: the time of a step on one GPU that the user measured, from which the others are
- * predicted. */
+/* --measured: the user measured the time of a step on one GPU, and the clock predicts the other
+ * times from it. */
 #ifndef CLI_ESTIMATE_MEASURED_H
 #define CLI_ESTIMATE_MEASURED_H
 
@@ -8,19 +8,19 @@
 enum { MEASURED_TIMES = 2 };
 
 struct measured {
-    int times;                 /* that are given */
-    int batch[MEASURED_TIMES]; /* 0: that of the table */
+    int times;                 /* how many were given */
+    int batch[MEASURED_TIMES]; /* 0: the table's batch */
     double ms[MEASURED_TIMES];
-    char doubt[192]; /* a time that is further from the clock's than its error; "": there is none */
+    char doubt[192]; /* about a time that is off by more than the clock's error; "": none */
 };
 
-/* "1:118ms" or "1:0.118s", and "1x64:230ms" of another batch; one, or two with a comma; NULL: none.
- * several: there are several kinds of hardware, of which none can have it. */
+/* Parses "1:118ms" or "1:0.118s", or "1x64:230ms" for another batch: one time, or two with a comma;
+ * NULL: none. several 1: the command names several machines, so no time is allowed. */
 int measured_read(struct measured *measured, const char *text, int several);
 
-/* Sets clock->given, the factor on kernels with which one GPU, which runs `single`, takes that
- * time. Of two times it is the geometric mean of theirs. ERR_USAGE: a time is absurd, or two are
- * further apart than the clock is from a time. */
+/* Sets clock->given, the factor on kernels with which one GPU takes that time for `single`. For two
+ * times it is the geometric mean of their factors. ERR_USAGE: a time is absurd, or the two disagree
+ * by more than the clock's error. */
 int measured_give(struct measured *measured, const struct run_config *single,
                   struct clock_config *clock);
 

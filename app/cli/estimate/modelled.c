@@ -1,4 +1,4 @@
-/* duet estimate --gpu NAME[,NAME...]: what single, DP and DDP would cost on named GPUs, by the
+/* duet estimate --gpu NAME[,NAME...] predicts the cost of single, DP and DDP on named GPUs with the
  * modelled clock (clock/, train/estimate/modelled.h). Every table says that its times are
  * modelled. */
 #include "cli/estimate/modelled.h"

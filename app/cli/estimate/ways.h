@@ -1,5 +1,5 @@
-/* The ways to train that `duet profile` and `duet estimate` compare: their results, and what both
- * commands print and write. */
+/* The ways to train that `duet profile` and `duet estimate` compare: their results, and the output
+ * of both commands. */
 #ifndef CLI_ESTIMATE_WAYS_H
 #define CLI_ESTIMATE_WAYS_H
 
@@ -10,7 +10,7 @@
 #include "train/estimate/as_pytorch.h"
 #include "train/estimate/need.h"
 
-/* Those of sharded data parallel are there where --modes asks for it. */
+/* The ways of sharded data parallel are run only if --modes names them. */
 enum { WAY_SINGLE, WAY_DP, WAY_LOSS_IN_FORWARD, WAY_DDP, WAY_ZERO_1, WAY_ZERO_2, WAY_FSDP, WAYS };
 
 enum { WAY_TITLE = 96 }; /* bytes of a title */
@@ -20,11 +20,10 @@ enum { WAY_TITLE = 96 }; /* bytes of a title */
 const char *way_name(int way);
 const char *way_brief(int way);
 const char *way_key(int way);
-/* "DP, output device 1, sharded reduce": the name with the options that make it another. Returns
- * text. */
+/* "DP, output device 1, sharded reduce": the name with the options that change it. Returns text. */
 const char *way_title(int way, const struct run_config *config, char text[WAY_TITLE]);
 enum run_mode way_mode(int way);
-/* Makes config one of this way. */
+/* Changes config to this way. */
 void way_apply(int way, struct run_config *config);
 
 struct ways {
@@ -40,27 +39,27 @@ struct ways {
 struct ways *ways_new(const struct run_config *config);
 void ways_free(struct ways *ways);
 
-/* The run of a way; NULL where there is none. */
+/* The run of a way, or NULL if it has none. */
 const struct run_record *way_run(const struct ways *ways, int way);
 
-/* The run of a way with these settings has failed with ERR_MEMORY: keeps the error and forgets the
- * rest, so that the others go on, and prints what it held when it asked for more. */
+/* Records that a way with these settings failed with ERR_MEMORY, so that the other ways can run.
+ * Keeps its error only, and prints what it held when it asked for more. */
 void way_note_full(struct ways *ways, int way, const struct run_config *config, int width);
 
-/* Counts what PyTorch would hold in DP, DDP and FSDP, with --as pytorch in all ways. Where nothing
- * can be estimated it counts nothing. */
+/* Counts what PyTorch would hold in DP, DDP and FSDP, or with --as pytorch in all ways. Does
+ * nothing if no estimate is possible. */
 int ways_count_as_pytorch(struct ways *ways, const struct run_config *config);
 
-/* Adds the model to a heading: "gpt2-xl of 1024 tokens". */
+/* Adds the model to a heading, as "gpt2-xl of 1024 tokens". */
 void ways_add_model(struct text *text, const struct run_config *config);
 
-/* What profile_findings is given. */
+/* The arguments of profile_findings. */
 struct profiled ways_profiled(const struct ways *ways, int details);
 
-/* --as pytorch: prints both side by side, with --details of all ways. */
+/* --as pytorch: prints Duet's and PyTorch's memory side by side; with --details for all ways. */
 void ways_show_beside_pytorch(const struct ways *ways, const struct run_config *config);
 
-/* Prints which ways fit into the memory that the devices have. */
+/* Prints which ways fit into the devices' memory. */
 void ways_show_what_fits(const struct ways *ways, const struct run_config *config, int width);
 
 /* Writes the list `runs` of --json (results.h): of each way the record and what device 0 has more

@@ -1,4 +1,4 @@
-/* See what_if.h. Each change is one more run of the same schedule against modelled time. */
+/* See what_if.h. Each change is one more simulation of the same schedule. */
 #include "cli/estimate/what_if.h"
 
 #include <math.h>

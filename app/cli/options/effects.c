@@ -1,4 +1,4 @@
-/* Refusing options without effect: see effects.h. It asks three questions, one for each column of
+/* Refuses options without effect: see effects.h. It asks three questions, one for each column of
  * bits. */
 #include "cli/options/effects.h"
 

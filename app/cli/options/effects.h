@@ -1,10 +1,10 @@
-/* Where the options of a run have an effect: the columns `commands`, `modes` and `conditions` of
- * their table (run_table.c). Once the whole command line is read, an option that surely has no
- * effect is refused with the reason. An option that may have one passes: `--device auto` may find a
- * GPU.
+/* The columns `commands`, `modes` and `conditions` of the options' table (run_table.c) say where an
+ * option of a run has an effect. After the whole command line is read, an option that surely has no
+ * effect is refused with the reason. An option that may have an effect passes: `--device auto` may
+ * find a GPU.
  *
- * A new option takes bits that are here, or a new condition. A condition gets its question and its
- * words in effects.c, and a failing case in tests/app/cli/test_options.c. */
+ * A new option uses these bits, or a new condition. A new condition needs its question and its
+ * wording in effects.c, and a failing case in tests/app/cli/test_options.c. */
 #ifndef CLI_OPTIONS_EFFECTS_H
 #define CLI_OPTIONS_EFFECTS_H
 
@@ -20,19 +20,19 @@ enum command_bit {
     BY_SCALE = 1 << 5,
     BY_RUNS = BY_TRAIN | BY_COMPARE | BY_DEMO | BY_PROFILE | BY_SCALE, /* all that train */
     BY_ALL = BY_RUNS | BY_ESTIMATE,
-    OFTEN = 1 << 8 /* no command: --help shows the option without --details, too */
+    OFTEN = 1 << 8 /* no command: --help shows the option even without --details */
 };
 
-/* The bit of a command's name; 0: it has no options of runs. */
+/* The bit of a command; 0: it has no options of runs. */
 unsigned command_bit(const char *name);
 
-/* Bits of the modes, for the column. */
+/* Bits of the modes, for the column `modes`. */
 #define IN_ANY_MODE 0
 #define IN_DP (1U << MODE_DP)
 #define IN_DDP (1U << MODE_DDP)
 #define IN_FSDP (1U << MODE_FSDP)
 
-/* What must hold. If several do not, the first is named. */
+/* Conditions that must hold. If several fail, the error names the first. */
 enum condition {
     ON_SEVERAL_DEVICES = 1 << 0,
     ON_GPUS = 1 << 1,
@@ -44,22 +44,22 @@ enum condition {
     BY_SGD = 1 << 9,
     BESIDE_PARAMS = 1 << 10,
     BESIDE_CHECKPOINT = 1 << 11,
-    /* and what must not be given with it */
+    /* from here on: what must not be given with it */
     WITHOUT_INIT_FROM = 1 << 12,
     WITHOUT_RESUME = 1 << 13,
     BESIDE_GPU = 1 << 15,
     WITH_NORMS = 1 << 16,
-    ADDS_AS_DDP = 1 << 17 /* or it is DDP */
+    ADDS_AS_DDP = 1 << 17 /* or the mode is DDP */
 };
 
-/* What the command is about to do. */
+/* What the command will do. */
 struct asked {
     const struct run_config *config;
     const char *command; /* "train", "scale", "compare", ... */
     unsigned modes;      /* bit m: it trains in enum run_mode m */
 };
 
-/* OK: the option may have an effect. ERR_USAGE: it has none; the text is
+/* OK: the option may have an effect. ERR_USAGE: it has none; the message is
  *     OPTION: no effect WHERE: WHY: WHAT TO DO */
 int option_check_effect(const struct option *option, const struct asked *asked);
 

@@ -1,4 +1,4 @@
-/* Printing help: see help.h. Texts are written for `duet`. */
+/* Prints help: see help.h. Help strings are written for `duet`. */
 #include "cli/options/help.h"
 
 #include <ctype.h>

@@ -1,10 +1,10 @@
-/* Options of the command line. Every subcommand has a table with one row for each of its options;
- * one parser (parse.h) reads words by such tables, and --help, the man page and the completion of
- * bash print them (help.h, cli/manual.c).
+/* Options of the command line. Every subcommand has a table with one row for each of its options.
+ * One parser (parse.h) uses these tables, and --help, the man page and bash completion are printed
+ * from them (help.h, cli/manual.c).
  *
- * A new option is one row: its name, how its value is read, the member that it sets, and three
+ * A new option is one row: its name, the reader of its value, the member that it sets, and three
  * columns of bits that say where it has an effect. Elsewhere it is refused with the reason
- * (effects.h), because its user expects an effect. */
+ * (effects.h), because the user expects an effect. */
 #ifndef CLI_OPTIONS_OPTION_H
 #define CLI_OPTIONS_OPTION_H
 
@@ -12,26 +12,25 @@
 #include <stdint.h>
 
 struct option;
-/* Reads the value `text` of an option ("" for one that takes none) into *target, the struct that
- * the rows of the table set. ERR_USAGE says what is wrong with it. */
+/* Reads the value `text` of an option ("" if it takes none) into *target, the struct that the rows
+ * of the table set. The message of ERR_USAGE says what is wrong. */
 typedef int option_reader(const struct option *option, const char *text, void *target);
 
 struct option {
-    const char *name; /* "--devices"; NULL: no option, `help` is the heading of those below it */
-    /* How --help shows the value; NULL: the option takes none. "a|b|c": one of these words, for
-     * read_choice. */
+    const char *name; /* "--devices"; NULL: no option, but a heading, which is `help` */
+    /* The value in --help; NULL: the option takes none. For read_choice "a|b|c" lists the possible
+     * words. */
     const char *value;
     const char *help; /* "": accepted, and not listed */
     option_reader *read;
     size_t offset, bytes;   /* of the member of *target that it sets */
     double lowest, highest; /* of a number: the limits, both allowed */
-    /* Where it has an effect: in which commands (enum command_bit), in which modes (bits of enum
-     * run_mode; 0: in all), and under which conditions (bits of enum condition). Tables of commands
-     * that have one purpose leave all three 0. */
+    /* Where it has an effect: commands (bits of enum command_bit), modes (bits of enum run_mode; 0:
+     * all) and conditions (bits of enum condition). Tables for one command leave them 0. */
     unsigned commands, modes, conditions;
 };
 
-/* The end of a table: neither a name nor a help. */
+/* The end of a table has neither a name nor a help. */
 #define OPTION_AT(type, member) offsetof(type, member), sizeof(((type *)0)->member)
 #define NO_MEMBER 0, 0
 #define NO_LIMITS 0, 0
@@ -44,22 +43,22 @@ struct option {
 /* ---- readers, for members of these types ---- */
 
 option_reader read_on, read_off; /* int: 1, 0 */
-option_reader read_int;          /* int, or int64_t by its size */
+option_reader read_int;          /* int or int64_t, depending on its size */
 option_reader read_number;       /* double */
 option_reader read_seed;         /* uint64_t */
-option_reader read_bytes;        /* uint64_t, as 64M */
-option_reader read_count;        /* int64_t, as 25.6M */
-option_reader read_text;         /* char[]: at most its bytes - 1, not empty */
+option_reader read_bytes;        /* uint64_t, such as 64M */
+option_reader read_count;        /* int64_t, such as 25.6M */
+option_reader read_text;         /* char[]: not empty, at most its size - 1 bytes */
 option_reader read_word;         /* const char *: the word itself, not empty */
 option_reader read_choice;       /* an enum or int: the index of the word in option->value */
-option_reader read_precision;    /* the same; of the names that PyTorch has */
-option_reader read_nothing;      /* no member: any value will do */
+option_reader read_precision;    /* the same; refuses bf16 and fp16 with advice */
+option_reader read_nothing;      /* no member: any value is accepted */
 
 /* The member of *target that the option sets. */
 void *option_member(const struct option *option, void *target);
 
-/* Sets *index to the position of `text` among the words that the option takes; ERR_USAGE names the
- * nearest. */
+/* Sets *index to the index of `text` among the option's words; ERR_USAGE suggests a similar
+ * word. */
 int option_choose(const struct option *option, const char *text, const char *const *words,
                   int count, int *index);
 

@@ -1,4 +1,4 @@
-/* Reading words by tables of options: see parse.h. */
+/* Parses words with tables of options: see parse.h. */
 #include "cli/options/parse.h"
 
 #include <stdio.h>

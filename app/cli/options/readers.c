@@ -1,4 +1,4 @@
-/* How the value of an option is read: a function for each type of member. See option.h. */
+/* Reads the value of an option, with one function for each type of member. See option.h. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Reading the options of a run: see run_options.h. */
+/* Reads the options of a run: see run_options.h. */
 #include "cli/options/run_options.h"
 
 #include <limits.h>

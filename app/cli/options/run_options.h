@@ -1,5 +1,5 @@
-/* The options of the commands that train or estimate. The parser, --help and the man page all read
- * one table. */
+/* The options of the commands that train or estimate. The parser, --help and the man page use one
+ * table. */
 #ifndef CLI_OPTIONS_RUN_OPTIONS_H
 #define CLI_OPTIONS_RUN_OPTIONS_H
 
@@ -17,20 +17,19 @@ option_reader read_model, read_params, read_virtual, read_memory, read_shape, re
     read_algorithm, read_modes, read_outputs;
 
 /* Reads argv[0 .. argc), the words after o->command, into *config, which must hold the defaults. A
- * command that has its own options has set o->part[0]; others leave it zeroed. ERR_USAGE: as
- * options_read; or an option has no effect here (effects.h); or two outputs would go to the same
- * file. An output must not replace an input either, unless it is the new version of that input.
+ * command with options of its own has set o->part[0]; others leave it zeroed. ERR_USAGE is returned
+ * as by options_read, for an option without effect here (effects.h), for two outputs to one file,
+ * and for an output that would replace an input without being its new version.
  *
- * A command other than train and scale trains in several modes, and config->mode becomes MODE_DP,
- * so that run_config_check looks at all devices. */
+ * Commands other than train and scale train in several modes. For these config->mode becomes
+ * MODE_DP, so that run_config_check checks all devices. */
 int run_options_parse(struct options *o, int argc, char **argv, struct run_config *config);
 
-/* Only reads, for a command whose defaults depend on the given options: at this point options may
- * not fit each other yet. */
+/* Only reads, without these checks, for a command whose defaults depend on the given options. */
 int run_options_read(struct options *o, int argc, char **argv, struct run_config *config);
 
-/* Prints the options of runs that o->command has: the most used ones, or all (o->all), without
- * those in its own table. own: the program's own model, or NULL. */
+/* Prints the options of runs for o->command: the most used ones, or all (o->all), except those in
+ * its own table. own is the program's own model, or NULL. */
 void run_options_help(const struct options *o, const struct duet_model *own);
 
 #endif

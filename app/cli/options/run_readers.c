@@ -1,4 +1,4 @@
-/* Reads the values of a run's options that are neither a number nor a word of a list. */
+/* Reads the values of a run's options that are neither numbers nor words from a list. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The options of train, compare, profile, estimate, scale and demo: one row for each, in the order
- * of --help. option.h says what the columns mean, effects.h what their bits do. */
+/* The options of train, compare, profile, estimate, scale and demo, one row each, in the order of
+ * --help. option.h explains the columns, and effects.h explains their bits. */
 #include "allreduce/plan.h"
 #include "cli/options/effects.h"
 #include "cli/options/run_options.h"

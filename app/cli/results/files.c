@@ -1,4 +1,4 @@
-/* All files of a command's runs: see files.h. */
+/* Writes all files of a command's runs: see files.h. */
 #include "cli/results/files.h"
 
 #include <errno.h>

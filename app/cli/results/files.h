@@ -1,6 +1,6 @@
-/* The files of --json, --trace, --report and --pictures. A command gives a function that writes its
- * list of runs as JSON, and says what the page shows (report/page/page.h). The JSON has the same
- * form for every subcommand; docs/json.md names each field:
+/* The files of --json, --trace, --report and --pictures. A command passes a function that writes
+ * its list of runs as JSON, and describes the page (report/page/page.h). The JSON has the same form
+ * for every subcommand; docs/json.md names each field:
  *
  *     {"schema": 4, "command": "compare", "command_line": [...], "date": ..., "host": {...},
  *      "versions": {...},
@@ -29,12 +29,12 @@
 /* Writes the list `runs`, and the command's other members, into the open object. */
 typedef void results_body(const void *what, struct json_writer *w);
 
-/* A folder of pictures, and the one that is being written. */
+/* A folder of pictures, and the picture that is being written. */
 struct pictures {
     const char *folder; /* NULL: none are wanted */
     struct atomic_file file;
     int made;          /* 1: it was created */
-    int count, no_png; /* how many were written; 1: as SVG only */
+    int count, no_png; /* pictures written; 1: as SVG only */
 };
 
 /* Creates the folder if it is missing. */
@@ -50,27 +50,27 @@ struct run_files {
     const struct run_config *config;
 };
 
-/* Opens the files that config names; creates the folder of the pictures if it is missing, and tries
- * to write into it. config must outlive *o. ERR_FAILED: one of them cannot be written. */
+/* Opens the files that config names, and creates the folder of pictures if it is missing and tests
+ * that it can be written to. config must outlive *o. ERR_FAILED: one of them cannot be written. */
 int run_files_open(struct run_files *o, const struct run_config *config);
 
-/* Writes the files that are open and puts them in place. Each is tried, even if others fail. The
- * trace has the runs of the page, whose command and origin are filled in here. */
+/* Writes the open files and puts them in place. It tries each file, even if others fail. The trace
+ * has the runs of the page, whose command and origin are filled in here. */
 int run_files_write(struct run_files *o, const char *command, results_body *body, const void *what,
                     struct page *page);
 
-/* Drops what was not written. */
+/* Drops files that were not written. */
 void run_files_abandon(struct run_files *o);
 
-/* Opens the object of a run and writes its record. name: the run's name within its command, without
- * spaces; title: as tables write it. does_not_fit: the error of a run that did not fit into the
- * memory of its devices and so has no record; NULL or "": it has one. */
+/* Opens the object of a run and writes its record. name is the run's name within its command,
+ * without spaces; title is its name in tables. does_not_fit is the error of a run that did not fit
+ * into its devices' memory and so has no record; NULL or "": it has one. */
 void results_run(struct json_writer *w, const char *name, const char *title,
                  const char *does_not_fit, const struct run_record *run);
 
 /* ---- for commands without runs ---- */
 
-/* Opens the outermost object and writes where the results come from. ERR_MEMORY. */
+/* Opens the outermost object and writes the origin of the results. ERR_MEMORY. */
 int results_start(struct json_writer *w, FILE *file, const char *command);
 
 /* Closes the outermost object and puts the file in place. ERR_FAILED. */

@@ -4,21 +4,21 @@
 
 #include "train/compare/scale.h"
 
-/* The batch of the text's training (text_seconds). */
+/* The tutorial's batch size (text_seconds). */
 enum { TEXT_BATCH = 128 };
 
 /* "first", "equal", "DIFFER" or "-". */
 const char *scale_bits_word(const struct scale_row *row);
 
-/* The seconds that the text gives for this training, on its own machine; 0: the text has none. */
+/* The tutorial's seconds for this training, on its own machine; 0: it has none. */
 double text_seconds(const struct scale *s, int row);
 
-/* The line of a row that has been run; above the first one the head of the table. */
+/* Prints the line of a finished run, and above the first one the head of the table. */
 void scale_table_row(const struct scale *s, int row);
 
-/* What the table cannot say: whose bits are equal, and why others have no word about bits; which
- * runs had more devices than the machine has cores (or GPUs); and the best learning rate of each
- * device count, where there are several. */
+/* Prints what the table cannot show: which runs have equal bits, and why others were not compared;
+ * which runs had more devices than the machine has cores (or GPUs); and for several learning rates
+ * the best one for each device count. */
 void scale_table_notes(const struct scale *s);
 
 #endif

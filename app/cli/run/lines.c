@@ -1,6 +1,6 @@
-/* Lines of ranks with the rank in front: see lines.h. A rank writes into a pipe. A process for each
- * pipe prints whole lines. It is a process and not a thread, because the launcher forks. If its own
- * reader is gone, it ends, so the rank's pipe closes, too. */
+/* Prefixes each output line with its rank: see lines.h. A rank writes into a pipe, and one process
+ * per pipe prints whole lines. It is a process and not a thread, because the launcher forks. If its
+ * own reader is gone, it ends, so the rank's pipe closes, too. */
 #include "cli/run/lines.h"
 
 #include <errno.h>

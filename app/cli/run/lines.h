@@ -10,19 +10,19 @@
 enum { LINES_STREAMS = 2 }; /* stdout and stderr: bits 1 and 2 of --tee */
 
 struct lines {
-    int pipe[MAX_DEVICES][LINES_STREAMS];     /* what a rank writes to; -1: it prints by itself */
+    int pipe[MAX_DEVICES][LINES_STREAMS];     /* a rank writes to it; -1: it prints itself */
     pid_t reader[MAX_DEVICES][LINES_STREAMS]; /* the process that reads it; 0: none */
 };
 
-/* Before the ranks start: makes the pipes and starts their readers. streams: the bits of those
- * whose lines begin with the rank; 0: nothing is done. */
+/* Called before the ranks start: makes the pipes and starts their readers. streams has the bits of
+ * the streams to prefix; 0: does nothing. */
 int lines_start(struct lines *lines, int ranks, int streams);
 
-/* In a rank, before exec. 0, or -1 and errno. */
+/* Called in a rank, before exec. Returns 0, or -1 and sets errno. */
 int lines_enter(const struct lines *lines, int rank);
 
-/* After the last rank has ended: waits until all output is written, however long its reader takes.
- * ERR_FAILED: some of it could not be written. */
+/* Called after the last rank has ended: waits until all output is written, however long its reader
+ * takes. ERR_FAILED: some output could not be written. */
 int lines_end(struct lines *lines, int ranks);
 
 #endif

@@ -1,5 +1,5 @@
-/* duet run: starts N copies of any program as the ranks of a job, as torchrun does. It serves
- * programs of process groups (duet.h), and any other that reads torchrun's environment. */
+/* duet run starts N copies of any program as the ranks of a job, as torchrun does. It serves
+ * programs with process groups (duet.h), and any other that reads torchrun's environment. */
 #include "cli/run/run.h"
 
 #include <arpa/inet.h>

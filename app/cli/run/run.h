@@ -1,4 +1,4 @@
-/* The options of `duet run`, for the man page and the completion (cli/manual.c). */
+/* The options of `duet run`, for the man page and bash completion (cli/manual.c). */
 #ifndef CLI_RUN_RUN_H
 #define CLI_RUN_RUN_H
 

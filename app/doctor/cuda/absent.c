@@ -1,4 +1,4 @@
-/* gpu.h for a program that was built without CUDA. */
+/* Implements gpu.h for a program built without CUDA. */
 #include <stdio.h>
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* What CUDA says about itself and about the GPUs of this machine: see gpu.h. Only the CUDA runtime
- * is called. The versions of the other libraries come from their headers, hence from the build. */
+/* Queries CUDA about itself and this machine's GPUs: see gpu.h. It calls only the CUDA runtime. The
+ * versions of the other libraries are in their headers, so they are those of the build. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <string.h>

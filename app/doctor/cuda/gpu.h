@@ -1,5 +1,5 @@
-/* Facts that the doctor and `duet devices` ask of CUDA, apart from the device layer, in order to
- * print them. doctor/cuda/facts.c is built with CUDA, doctor/cuda/absent.c without it. */
+/* Facts from CUDA that the doctor and `duet devices` print. They bypass the device layer.
+ * doctor/cuda/facts.c is built with CUDA, doctor/cuda/absent.c without it. */
 #ifndef DOCTOR_CUDA_GPU_H
 #define DOCTOR_CUDA_GPU_H
 
@@ -10,8 +10,8 @@
  * "no CUDA". */
 void gpu_build(char *text, size_t bytes);
 
-/* "for CUDA 13.1": the newest CUDA that the driver here supports. ERR_USAGE: there is no driver,
- * and the error text says so. Creates no context. */
+/* "for CUDA 13.1": the newest CUDA that the driver here supports. Creates no context. ERR_USAGE: no
+ * driver is installed; the error says so. */
 int gpu_driver(char *text, size_t bytes);
 
 struct gpu_facts {
@@ -21,10 +21,10 @@ struct gpu_facts {
     uint64_t memory; /* bytes in all */
     int exclusive;   /* 1: one process at a time may use the GPU, so ranks cannot share it */
 };
-/* Creates no context. ERR_FAILED: there is no GPU of this number. */
+/* Creates no context. ERR_FAILED: no GPU has this number. */
 int gpu_facts(int gpu, struct gpu_facts *facts);
 
-/* 1: GPU `from` can load and store in the memory of GPU `to` directly. 0: copies between them go
+/* Returns 1 if GPU `from` can access the memory of GPU `to` directly. 0: copies between them go
  * through host memory. */
 int gpu_reaches(int from, int to);
 

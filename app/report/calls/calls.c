@@ -1,4 +1,4 @@
-/* The files of DUET_TRACE, read: see calls.h. */
+/* Reads the files of DUET_TRACE: see calls.h. */
 #include "report/calls/calls.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Finds and reports who waited for whom: see calls.h. */
+/* Finds and reports which rank waited for which: see calls.h. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* When each device of a program computed, from the file of duet_devices_timeline: for a model split
- * over devices, which wait for each other. An event names its device and says whether the device
- * only waited. The bubble is the share of the devices' time, from the first event to the last, in
- * which they neither computed nor copied. */
+/* Shows when each device of a program computed, from a file of duet_devices_timeline. This is meant
+ * for a model split over devices, which wait for each other. An event names its device and says
+ * whether the device only waited. The bubble is the share of the devices' time, from the first
+ * event to the last, in which they neither computed nor copied. */
 #include <string.h>
 
 #include "base/error.h"

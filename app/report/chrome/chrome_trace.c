@@ -1,6 +1,6 @@
-/* Chrome trace events: see chrome_trace.h. A slice is an "X" event with a start and a duration; the
- * names of processes and tracks are "M" events. On one track slices must be disjoint or nested, so
- * steps and phases have their own track. */
+/* Writes Chrome trace events: see chrome_trace.h. A slice is an "X" event with a start and a
+ * duration; the names of processes and tracks are "M" events. Slices on one track must be disjoint
+ * or nested, so steps and phases have a track of their own. */
 #include "report/chrome/chrome_trace.h"
 
 #include <inttypes.h>

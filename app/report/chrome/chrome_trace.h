@@ -1,5 +1,5 @@
-/* A timeline of one or several runs in the Chrome trace event format, which Perfetto
- * (ui.perfetto.dev) opens. It shows the spans that --trace kept, as they were measured.
+/* Writes a timeline of one or more runs in the Chrome trace event format, which Perfetto
+ * (ui.perfetto.dev) opens. It shows the measured spans that --trace kept.
  *
  *     DDP: cpu(0)                one "process" for each device of a run
  *         steps and phases  | step 7                                        |
@@ -9,11 +9,10 @@
  *         host                   DP, device 0: its thread waits for the others
  *
  * "steps and phases" joins the spans of the compute lane below it. Every run begins at 0, the start
- * of its first span, so that several runs can be compared. Times are in microseconds, with all
- * digits of the nanoseconds. They are wall times, so that slices do not overlap. An event's
- * args hold its step, its phase, its CPU time on an emulated device (which the tables add up), and
- * its bytes or flops if it has any. Those of a copy or collective also name the devices that it
- * reads and writes (source, destination). */
+ * of its first span, so that runs can be compared. Times are wall times, so slices do not overlap.
+ * They are in microseconds, with three decimals. An event's args hold its step, its phase, its CPU
+ * time on an emulated device (which the tables add up), and its bytes or flops if it has any. A
+ * copy or collective also names the devices that it reads and writes (source, destination). */
 #ifndef REPORT_CHROME_CHROME_TRACE_H
 #define REPORT_CHROME_CHROME_TRACE_H
 
@@ -25,7 +24,7 @@ struct trace_run {
     const struct run_record *run;
 };
 
-/* Writes the runs to `file`, which was opened for `path`, and commits it; does nothing if the file
+/* Writes the runs to `file`, which was opened for `path`, and commits it. Does nothing if the file
  * was not opened. ERR_MEMORY; ERR_FAILED: the file cannot be written. */
 int chrome_trace_write(struct atomic_file *file, const char *path, const struct trace_run *runs,
                        int count);

@@ -1,4 +1,4 @@
-/* Makes the data of a collective's drawing: see collective.h. */
+/* Computes the data for the drawing of a collective: see collective.h. */
 #include "report/collective/collective.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* The bytes that all steps of the plans move, compared with the formula. */
+/* Compares the bytes that all steps of the plans move with the formula. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

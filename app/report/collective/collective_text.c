@@ -1,4 +1,4 @@
-/* A collective drawn as text: a picture of each hop, and what every rank holds after it. */
+/* Prints a collective as text: a drawing of each hop, and what every rank holds after it. */
 #include <inttypes.h>
 #include <string.h>
 

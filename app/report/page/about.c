@@ -1,4 +1,4 @@
-/* The last table of a page: the command, the machine and the versions. */
+/* Writes the last table of a page: the command, the machine and the versions. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Pieces of HTML: see html.h. */
+/* Writes pieces of HTML: see html.h. */
 #include "report/page/html.h"
 
 #include <stdarg.h>

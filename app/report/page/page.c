@@ -1,4 +1,4 @@
-/* The document: see page.h. */
+/* Writes the whole document: see page.h. */
 #include "report/page/page.h"
 
 #include <stdlib.h>

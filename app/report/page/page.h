@@ -1,8 +1,8 @@
 /* The page of --report: one HTML file with all results of a run, or of several side by side. It
- * needs no network, no other file and no script: C code draws pictures and numbers. The browser's
- * preference chooses light or dark.
+ * needs no network, no other file and no script: C code writes pictures and numbers. The browser's
+ * preference selects the light or the dark theme.
  *
- * Every number on it comes from the run records, as in --json: measured by spans and ledgers.
+ * Every number on it is from the run records, as in --json, and measured with spans and ledgers.
  * Computed numbers are marked as such.
  *
  *     page.c       the document: its sections in order
@@ -17,7 +17,7 @@
 
 #include "report/pictures/runs.h"
 
-/* Writes the page. ERR_MEMORY; errors of the file stay in the file. */
+/* Writes the page. ERR_MEMORY; the caller checks `file` for errors. */
 int page_write(FILE *file, const struct page *page);
 
 #endif

@@ -1,4 +1,4 @@
-/* The tables of a page: the numbers of its pictures. */
+/* Writes the tables of a page, with the numbers of its pictures. */
 
 #include <string.h>
 

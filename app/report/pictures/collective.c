@@ -1,4 +1,4 @@
-/* The allreduces of a run as hops: see collective.h. */
+/* Draws the allreduces of a run as hops: see collective.h. */
 #include "report/pictures/collective.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Pictures as SVG: see picture.h. */
+/* Draws pictures as SVG: see picture.h. */
 #include "report/pictures/picture.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The pictures of --pictures, each a file. */
+/* Writes the pictures of --pictures, each to a file. */
 #include <stdio.h>
 
 #include "base/error.h"

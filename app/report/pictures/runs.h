@@ -1,8 +1,8 @@
-/* The runs side by side that pictures and pages show, and the files of --pictures.
+/* The runs that pictures and pages show side by side, and the files of --pictures.
  *
- *     svg_*.c      a picture each; draw.h names them
+ *     svg_*.c      one picture each; draw.h names them
  *     picture.c    rectangles, lines and text as SVG; palette.c the colours
- *     window.c     which steps the timeline shows; how much of a bucket's time is exposed */
+ *     window.c     the step that the timeline shows; the exposed time of buckets */
 #ifndef REPORT_PICTURES_RUNS_H
 #define REPORT_PICTURES_RUNS_H
 
@@ -18,10 +18,10 @@ enum page_judgement { PAGE_NOT_JUDGED, PAGE_EQUAL, PAGE_WITHIN, PAGE_APART };
 
 struct page_run {
     const char *title;            /* "DP, loss in forward" */
-    const struct run_record *run; /* NULL: there is none, and `missing` says why */
+    const struct run_record *run; /* NULL: none, and `missing` says why */
     const char *missing;
     enum page_judgement judged;
-    const char *verdict; /* the lines that the command prints; NULL: not judged */
+    const char *verdict; /* the lines printed by the command; NULL: not judged */
 };
 
 struct page {
@@ -32,8 +32,8 @@ struct page {
     struct page_run run[PAGE_RUNS]; /* in the order of `runs` in the JSON */
 };
 
-/* Writes the pictures, each through open(context, "memory.svg", &file) and close(context), up to
- * the first that fails. */
+/* Writes the pictures, up to the first that fails. Each file is opened with open(context,
+ * "memory.svg", &file) and closed with close(context). */
 struct picture_files {
     int (*open)(void *context, const char *name, FILE **file);
     int (*close)(void *context);

@@ -1,10 +1,10 @@
-/* A bar for each device of each run, its parts stacked. Two pictures are made of them:
+/* Draws a stacked bar for each device of each run. Two pictures use it:
  *
- *     memory   by cause, as it was when the device held most, and the limit. Neighbours that held
- *              the same share a bar
- *     phases   time by phase, as long as a step, on average over all steps. Devices that share
- *              cores spend most of a step waiting for them, so then the bars show busy time only.
- *              That of an allreduce is not known: its time includes waiting for the other ranks */
+ *     memory   by cause, at the device's peak, and the limit. Neighbouring devices with equal
+ *              memory share a bar
+ *     phases   time by phase, the average over all steps; a bar is as long as a step. Devices that
+ *              share cores spend most of a step waiting for them, so their bars show only busy
+ *              time. It excludes allreduce, whose time includes waits for other ranks */
 #include <string.h>
 
 #include "base/error.h"

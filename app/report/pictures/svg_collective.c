@@ -1,7 +1,7 @@
-/* The allreduce of one step as a strip of still pictures, like a comic: the data of each device
- * before it and after each hop. A row is a device, a column a chunk of the data. A cell has one
- * stripe for each device whose term it holds, and is full once the sum is complete. Arrows show who
- * sends a chunk to whom. The moves are those of the plan that summed the run's largest bucket. */
+/* Draws the allreduce of one step as a strip of frames, like a comic. They show each device's data
+ * before the first hop and after each hop. A row is a device, a column a chunk of the data. A cell
+ * has one stripe for each device whose term it holds, and is full once the sum is complete. Arrows
+ * show who sends a chunk to whom. The moves are those of the plan for the largest bucket. */
 #include <math.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Shared by several pictures: the list of runs, axes, labels. */
+/* Code that several pictures share: the list of runs, axes, labels. */
 #include <math.h>
 #include <string.h>
 

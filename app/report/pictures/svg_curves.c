@@ -1,5 +1,5 @@
-/* Loss and accuracy of all runs in one picture. Curves of equal runs overlap, so each is drawn
- * thinner than the one before, and all are visible. */
+/* Draws loss and accuracy of all runs in one picture. Curves of equal runs overlap, so each is
+ * thinner than the previous one, and all stay visible. */
 #include <math.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* The window of a timeline: see window.h. */
+/* Chooses the window of a timeline: see window.h. */
 #include "report/pictures/window.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
-/* Four things break the promise: a batch that is not cut by virtual devices, segments that cannot
- * be folded on each device first, an allreduce that adds in its own order, and weights that depend
- * on the ranks. */
+/* Decides whether equal bits are promised. Four things break the promise: a batch that is not split
+ * by virtual devices, segments that cannot be folded on each device first, an allreduce that adds
+ * in its own order, and weights that depend on the ranks. */
 #include "train/compare/bits.h"
 
 #include <stdio.h>

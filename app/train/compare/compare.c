@@ -1,4 +1,4 @@
-/* Compare: see compare.h. */
+/* Runs a comparison: see compare.h. */
 #include "train/compare/compare.h"
 
 #include <stdio.h>

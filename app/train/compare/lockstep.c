@@ -1,4 +1,4 @@
-/* Two jobs of one step, the reference's and the other mode's. */
+/* Runs two jobs of one step, the reference's and the other mode's. */
 #include "train/compare/lockstep.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Scale: see scale.h. */
+/* Runs a training on several numbers of devices: see scale.h. */
 #include "train/compare/scale.h"
 
 #include <stdio.h>

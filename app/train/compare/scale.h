@@ -1,20 +1,20 @@
-/* Scale: the same training on different numbers of devices, each a job, one after another.
+/* Scale runs the same training on different numbers of devices, one job after another.
  *
- * Two ways to add devices. Either the global batch stays, and each device gets less of it: then all
- * runs train the very same model, which is proved as in compare. Or each device keeps its batch,
- * and the global batch grows with the devices: then there are fewer updates, and a larger learning
- * rate may be better. */
+ * There are two ways to add devices. If the global batch stays, each device gets less of it, and
+ * all runs train the same model, which is proved as in compare. If each device keeps its batch, the
+ * global batch grows with the devices. An epoch then has fewer updates, and a larger learning rate
+ * may be better. */
 #ifndef TRAIN_COMPARE_SCALE_H
 #define TRAIN_COMPARE_SCALE_H
 
 #include "train/compare/verdict.h"
 #include "train/job.h"
 
-/* Runs of one scale: device counts, learning rates, and both together. */
+/* The most device counts or learning rates, and the most runs. */
 enum { SCALE_MOST = 16, SCALE_ROWS = SCALE_MOST * SCALE_MOST };
 
 struct scale_config {
-    struct run_config run; /* what all runs share; its batch_size counts if batch_per_device is 0 */
+    struct run_config run; /* shared by all runs; batch_size is used if batch_per_device is 0 */
     int devices[SCALE_MOST], device_counts;
     double lr[SCALE_MOST];
     int rates;
@@ -22,9 +22,9 @@ struct scale_config {
 };
 
 enum scale_bits {
-    SCALE_BITS_FIRST,       /* others are compared with this run */
+    SCALE_BITS_FIRST,       /* other runs are compared with this one */
     SCALE_BITS_EQUAL,       /* at every step, on every device */
-    SCALE_BITS_DIFFERENT,   /* where equal bits are promised */
+    SCALE_BITS_DIFFERENT,   /* although equal bits are promised */
     SCALE_BITS_ALONE,       /* no other run has the same batch and learning rate */
     SCALE_BITS_NOT_PROMISED /* or the loss is not finite, which proves nothing */
 };
@@ -45,12 +45,12 @@ struct scale {
     int count;
 };
 
-/* Makes the rows and checks the configuration of each, before anything is run. Zero *s before, and
- * scale_free it afterwards, also after a failure. ERR_USAGE: one of them cannot be run. */
+/* Makes the rows and checks the configuration of each, before any run. Zero *s first, and call
+ * scale_free even after a failure. ERR_USAGE: one of them cannot be run. */
 int scale_plan(struct scale *s, const struct scale_config *config);
 
-/* Runs row after row and calls done(context, s, row) after each. ERR_CHECK: bits differ that should
- * be equal; the rows are complete then. */
+/* Runs all rows in order and calls done(context, s, row) after each. ERR_CHECK: bits differ that
+ * should be equal; the rows are still complete. */
 int scale_run(struct scale *s, void (*done)(void *context, const struct scale *s, int row),
               void *context, struct job_result *result);
 void scale_free(struct scale *s);

@@ -1,4 +1,4 @@
-/* The verdict: see verdict.h. */
+/* Reaches and prints the verdict: see verdict.h. */
 #include "train/compare/verdict.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Sharded parameters of PyTorch's, unit by unit: see as_fsdp.h. */
+/* Counts PyTorch's sharded parameters unit by unit: see as_fsdp.h. */
 #include "train/estimate/as_fsdp.h"
 
 #include <stdlib.h>

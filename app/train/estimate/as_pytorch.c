@@ -1,4 +1,4 @@
-/* The memory of PyTorch, device by device: see as_pytorch.h. */
+/* Counts the memory of PyTorch, device by device: see as_pytorch.h. */
 #include "train/estimate/as_pytorch.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Estimates: see estimate.h. */
+/* Estimates a run without running it: see estimate.h. */
 #include "train/estimate/estimate.h"
 
 #include <stdio.h>

@@ -1,12 +1,12 @@
-/* Estimates: the memory of each device and the bytes over each link of a run, without the run. No
- * device is opened and no data is read. The code that trains runs on devices that only count
- * (device_is_dry) and on the outline of a data set (dataset_outline). So there is no second set of
- * formulas that could differ from it. For DDP the ranks run one after another, each with imagined
- * peers (comm_imagine).
+/* Estimates the memory of each device and the bytes over each link of a run, without running it. No
+ * device is opened and no data is read. The training code itself runs on devices that only count
+ * (device_is_dry) and on a stub of a data set (dataset_outline). So no second set of formulas can
+ * disagree with it. In DDP the ranks run one after another, each with simulated peers
+ * (comm_imagine).
  *
- * Everything that depends only on the sizes is therefore exactly the same as in a run on emulated
- * devices: memory by cause, at its peak and at the end, and bytes by device and by phase. A run may
- * hold less if a worker thread is late with the second batch, because its copy then begins later.
+ * Everything that depends only on sizes is therefore exactly as in a run on emulated devices:
+ * memory by cause, at its peak and at the end, and bytes by device and by phase. A run may hold
+ * less if a worker thread is late with the second batch, because its copy then begins later.
  * Options that depend on values, on time or on a GPU are not estimated: estimate_prepare refuses
  * them by name. */
 #ifndef TRAIN_ESTIMATE_ESTIMATE_H
@@ -15,9 +15,9 @@
 #include "trace/record.h"
 #include "train/run.h"
 
-/* To be called before run_config_check. For a model that is described by numbers (--params) it also
- * describes the data: random samples, enough for any run, unless others are given. ERR_USAGE: the
- * configuration requires something that cannot be computed, or a number is missing. */
+/* Call it before run_config_check. For a model described by numbers (--params) it also chooses the
+ * data, unless the user did: random samples, enough for any run. ERR_USAGE: the configuration
+ * requires something that cannot be computed, or a number is missing. */
 int estimate_prepare(struct run_config *config);
 
 /* The configuration of a dry run: the part of `config` that determines sizes. */
@@ -25,8 +25,8 @@ struct run_config estimate_dry_config(const struct run_config *config);
 
 /* Computes the record of a run of config: what ran, and per device memory, bytes, kernels and
  * flops. `computed` is 1; all times are 0, and so is the capacity of devices whose memory was not
- * given. record_free it. ERR_MEMORY: the run would not fit into its devices' memory; the text is
- * that of the run. */
+ * given. record_free it. ERR_MEMORY: the run would not fit into its devices' memory; the error is
+ * the run's. */
 int estimate_run(const struct run_config *config, struct run_record *record);
 
 #endif

@@ -1,4 +1,4 @@
-/* The search: see max_batch.h. It works in multiples of the unit. */
+/* Searches for the largest batch: see max_batch.h. It works in multiples of the unit. */
 #include "train/estimate/max_batch.h"
 
 #include <string.h>

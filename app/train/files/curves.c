@@ -1,4 +1,4 @@
-/* The curves of a run: see curves.h. */
+/* Writes the curves of a run: see curves.h. */
 #include "train/files/curves.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The files of a run: see output.h. */
+/* Writes the files of a run: see output.h. */
 #include "train/files/output.h"
 
 #include "base/error.h"

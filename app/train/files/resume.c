@@ -1,4 +1,4 @@
-/* Reading a checkpoint: resume.h says what is in it. Each rank reads the file by itself. */
+/* Reads a checkpoint: resume.h describes its contents. Each rank reads the file itself. */
 #include "train/files/resume.h"
 
 #include <stdlib.h>

@@ -1,19 +1,19 @@
-/* Checkpoints: all that a run needs to continue with the bits of an uninterrupted run.
+/* A checkpoint holds everything that a run needs to continue with the bits of an uninterrupted run.
  *
- * A checkpoint is a safetensors file:
+ * It is a safetensors file:
  *
- *     NAME                        parameters and buffers under PyTorch's names; --init-from and any
- *                                 other program read them as from a file of --save
+ *     NAME                        parameters and buffers under PyTorch's names; --init-from and
+ *                                 other programs read them as in a file of --save
  *     optimizer.PART.NAME         the optimizer's state: PART is momentum_buffer, square_avg,
  *                                 acc_delta, exp_avg or exp_avg_sq, as PyTorch calls it
  *     optimizer.step              I64 [parameters]: how often each parameter was updated
  *     __metadata__                duet_checkpoint: the version of this list; step: the steps done;
- *                                 bits_promised: 1 where other modes have the same bits; sum_order
- *                                 and ready_order: how they add, where it is not the fold order;
- *                                 and each setting of train/files/settings.h under its flag
+ *                                 bits_promised: 1 if other modes have the same bits; sum_order and
+ *                                 ready_order: the order of sums, if it is not the fold order; and
+ *                                 each setting of train/files/settings.h under its flag
  *
- * The number of steps is the whole position: the sampler's order follows from seed and epoch,
- * dropout from seed and step. */
+ * The number of steps is the complete position, because the sampler's order follows from seed and
+ * epoch, and dropout from seed and step. */
 #ifndef TRAIN_FILES_RESUME_H
 #define TRAIN_FILES_RESUME_H
 
@@ -22,8 +22,9 @@
 #define ORDER_OF_SUMS "sum_order" /* bits_order_text; none: the fold order */
 #define READY_ORDER "ready_order" /* ddp_ready_order, the numbers of parameters; none: unknown */
 
-/* Before data, model and devices are opened: is the file of --resume a checkpoint and that of
- * --init-from a safetensors file, and can that of --checkpoint be written? */
+/* Called before data, model and devices are opened. Checks that the file of --resume is a
+ * checkpoint, that the file of --init-from is a safetensors file, and that the file of --checkpoint
+ * can be written. */
 int resume_check_files(const struct run_config *config);
 
 /* Requires the settings of the checkpoint s->file to be those of this run, and reads the position
@@ -31,7 +32,7 @@ int resume_check_files(const struct run_config *config);
  * differs; ERR_FAILED: not a checkpoint, or a broken one. */
 int resume_check(struct session *s);
 
-/* Reads the optimizer's state into the replicas that update parameters. Collective: the ranks agree
+/* Reads the optimizer's state into the replicas that update parameters. Collective: the ranks check
  * that all have read the same step. */
 int resume_state(struct session *s);
 

@@ -1,6 +1,6 @@
-/* Which settings decide the bits of a run. All other settings may change from one part of a run to
- * the next: its length, its files, its waits, its threads, and, if equal bits are promised, the
- * mode and the number of devices. */
+/* Lists the settings that determine the bits of a run. All others may change when a run is resumed:
+ * its length, files, timeouts, threads, and, if equal bits are promised, the mode and the number of
+ * devices. */
 #include "train/files/settings.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* The settings of a run that decide its bits, as texts. A checkpoint holds them, and a run that
- * continues from it must have the same. */
+/* The settings that determine the bits of a run, as strings. A checkpoint holds them, and a run
+ * that continues from it must have the same. */
 #ifndef TRAIN_FILES_SETTINGS_H
 #define TRAIN_FILES_SETTINGS_H
 
@@ -18,7 +18,7 @@ struct setting {
 /* Fills in `settings` and returns how many there are. The session's data and model must be open. */
 int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST]);
 
-/* Of all samples of a data set and what they stand for. */
+/* A fingerprint of all samples and answers of a data set. */
 uint64_t settings_fingerprint(const struct dataset *set);
 
 #endif
