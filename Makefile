@@ -2,21 +2,21 @@
 # make demo       installs what is missing, builds, trains LeNet as single, DP and DDP side by side
 # make test       installs what is missing, builds, runs every test
 # make check      the same, but installs nothing
-# make lint       the rules of the house: layers, lengths, format; before each commit
-# make fuzz T=60  every parser on bytes that may be anything, for T seconds
-# make soak T=600 ranks and commands are killed at random moments, for T seconds
-# make gpu-check [PARTS="build doctor"] [OUT=DIR]     what needs a GPU, in a quarter of an hour
+# make lint       checks layers, lengths and format; run it before each commit
+# make fuzz T=60  feeds arbitrary bytes to every parser for T seconds
+# make soak T=600 kills ranks and commands at random moments for T seconds
+# make gpu-check [PARTS="build doctor"] [OUT=DIR]     checks what needs a GPU, in 15 minutes
 # make sheet      the worksheet of the lesson and its answers, in build/docs
 # make docs       pages of --report and the worksheet, in build/docs
-# make bench-report [PYTHON=python3] [ROUNDS=3]        speed beside PyTorch, on one page
+# make bench-report [PYTHON=python3] [ROUNDS=3]        speed compared with PyTorch, on one page
 # make bench | examples | data | install PREFIX=... DESTDIR=... | clean
 #
 #     V=1               shows the commands
 #     SAN=thread        a sanitizer build, in build/san-thread; also SAN=address,undefined
 #     CC=clang          another compiler; CFLAGS=... are added last, so they win
-#     WERROR=1          warnings are errors, as in .ci/run
+#     WERROR=1          makes warnings errors, as in .ci/run
 #     CUDA=1            builds for GPUs on a machine without one; CUDA= never builds for GPUs
-#     EMULATION=1       all of CUDA's files on the CPU, in build/emulation: mk/emulation.mk
+#     EMULATION=1       compiles CUDA's files for the CPU, in build/emulation: mk/emulation.mk
 VERSION := $(shell sed -n 's/^.define DUET_VERSION "\(.*\)"/\1/p' duet/core.h)
 PREFIX  ?= /usr/local
 CFLAGS  ?= $(if $(SAN),-g1,-g)

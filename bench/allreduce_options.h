@@ -1,10 +1,10 @@
-/* The flags of allreduce_perf, which are those of nccl-tests where it has them:
+/* The flags of allreduce_perf, which are nccl-tests' flags if it has them:
  *
  *     allreduce_perf [-d cpu|cuda] [-b 1K] [-e 64M] [-f 2] [-n 20] [-w 5] [-r 2]
  *                    [-a all|auto|naive|...] [-o sum|avg] [-c 0|1] [-p 0|1]
  *
- * Sizes run from -b to -e bytes, each -f times the one before. -n calls are timed after -w others
- * that are not. */
+ * Sizes run from -b to -e bytes, each -f times the previous one. -n calls are timed after -w
+ * untimed ones. */
 #ifndef BENCH_ALLREDUCE_OPTIONS_H
 #define BENCH_ALLREDUCE_OPTIONS_H
 
@@ -22,7 +22,7 @@ struct options {
     int64_t factor, calls, warmup, ranks, check, pin;
     int average; /* 1: avg, 0: sum */
     enum device_kind kind;
-    enum allreduce_algorithm only; /* where all is 0; AUTO: auto itself */
+    enum allreduce_algorithm only; /* if all is 0; AUTO: auto itself */
     int all;                       /* 1: every algorithm in turn */
 };
 
@@ -31,7 +31,7 @@ static int core_count(void) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* One of two words: 0 or 1. */
+/* Parses one of two words as 0 or 1. */
 static int parse_word(const char *flag, const char *text, const char *zero, const char *one,
                       int *value) {
     *value = strcmp(text, one) == 0;

@@ -1,23 +1,23 @@
-/* How fast is an allreduce here? With the flags and columns of nccl-tests, so that the figures
- * can be laid side by side. The flags: allreduce_options.h.
+/* Measures how fast an allreduce is on this machine. The flags (allreduce_options.h) and columns
+ * are those of nccl-tests, so the figures can be compared directly.
  *
- * `time` is that of one call: n calls are enqueued at once and waited for together, and the slowest
- * rank counts. p50 and p99 are of single calls, as rank 0's stream ran them: of n further calls,
- * since the events that time each of them cost time themselves. algbw = size / time,
- * busbw = algbw 2(n-1)/n. `wrong` counts elements, over all ranks, that are not the exact sum:
- * each algorithm and size is checked before it is timed.
+ * `time` is the time of one call: n calls are enqueued at once and waited for together, and the
+ * slowest rank counts. p50 and p99 are quantiles of single calls on rank 0's stream. They come from
+ * n further calls, because the events that time each call cost time themselves. algbw = size /
+ * time, busbw = algbw 2(n-1)/n. `wrong` counts the elements, over all ranks, that are not the exact
+ * sum: each algorithm and size is checked before it is timed.
  *
- * `copy` is a yardstick. An allreduce in shared memory must move at least 2 n size bytes, each
- * input read once and each output written once. The column is the time in which memcpy moves as
- * many bytes, in the same run, on the same buffer, by as many cores as are at work. It is no lower
- * bound: direct writes where it has just read, while memcpy must first fetch what it writes to. On
- * GPUs it is a copy inside the device, by as many GPUs as are at work; where ranks share one GPU
- * no rank has its own link, and busbw means nothing.
+ * `copy` is a yardstick. An allreduce in shared memory must move at least 2 n size bytes: it reads
+ * each input once and writes each output once. The column is the time in which memcpy moves the
+ * same number of bytes, in the same run, on the same buffer, with as many cores. It is no lower
+ * bound: direct writes to memory that it has just read, while memcpy must first fetch its target.
+ * On GPUs it is a copy inside the device, on as many GPUs as work. If ranks share one GPU, no rank
+ * has its own link, and busbw means nothing.
  *
- * Where there are cores enough, each rank's communication thread is bound to one (-p 0: not). Left
- * alone, the kernel tends to put threads that wake each other on one core. Each then sleeps while
- * the other works, so that core does not look busy enough to part them: 20 us a call where 1 would
- * do. */
+ * If the machine has enough cores, each rank's communication thread is bound to one (-p 0: not).
+ * Without this, the kernel tends to put threads that wake each other on one core. Each then sleeps
+ * while the other works, so that core never looks busy enough to separate them: a call takes 20 us
+ * instead of 1. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

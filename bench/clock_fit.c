@@ -1,10 +1,10 @@
-/* Fits the numbers of a machine of clock/hardware.txt to its rows with role f, and to no other:
+/* Fits the numbers of a machine in clock/hardware.txt to its rows with role f, and to no others:
  *
  *     build/bench/clock_fit MACHINE [KEY...]
  *
- * KEY: forward, backward, replicate, pageable, scale, exposed, hook. Each is moved up and
- * down by a factor that shrinks, and stays where the sum of squared relative errors is least. It
- * prints the line of the machine, the rows that it was fitted to, and their errors. */
+ * KEY: forward, backward, replicate, pageable, scale, exposed, hook. Each is moved up and down by a
+ * shrinking factor, to where the sum of squared relative errors is least. The program prints the
+ * machine's line, the rows that it was fitted to, and their errors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

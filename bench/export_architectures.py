@@ -1,11 +1,11 @@
-"""Which architectures duet.export writes: a table of each at a small width, with random weights.
+"""Prints a table of the architectures that duet.export writes: small, with random weights.
 
     PYTHONPATH=python python bench/export_architectures.py [NAME...]
 
 Needs torch, torchvision, timm and transformers; NAME is a part of a row's name, as timm/ or bert.
-Each is written, compared with PyTorch's float64 (difference: of what is allowed, so 1 is the most),
-and trained by single, DP and DDP on two devices, whose bits are compared. Ends with 1 where a row
-is neither equal nor refused in one line.
+Each is written, compared with PyTorch's float64 (difference is relative to the bound, so 1 is the
+most), and trained with single, DP and DDP on two devices, whose bits are compared. The exit status
+is 1 if a row is neither equal nor refused in one line.
 """
 
 import math
@@ -46,7 +46,7 @@ def words(*shape, below=64):
 
 
 def padding(length=12):
-    """The attention_mask of texts of other lengths."""
+    """The attention_mask of sequences of different lengths."""
     def made():
         lengths = torch.tensor([[length], [9], [7], [length - 1]])
         return (torch.arange(length)[None] < lengths).long()
@@ -54,7 +54,7 @@ def padding(length=12):
 
 
 class Called(nn.Module):
-    """A model called by keywords, of whose outputs one is the result."""
+    """A model called with keywords; one of its outputs is the result."""
 
     def __init__(self, model, names, result, fixed=None):
         super().__init__()
@@ -106,7 +106,7 @@ def timm_rows():
     model("levit_128s", 224)
 
 
-# transformers: class, configuration and its settings; how it is called, and the result.
+# transformers: class, configuration and its settings, the arguments of a call, and the result.
 _TINY = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
              intermediate_size=48)
 _SHARED = dict(_TINY, num_key_value_heads=2, head_dim=8, pad_token_id=0)
@@ -163,7 +163,7 @@ def transformers_rows():
 
 
 def own(parts, *inputs):
-    """A row of a net whose forward is the function below: of its layers m and its inputs."""
+    """A row for a net whose forward is the function below, called with layers m and inputs."""
     class Net(nn.Module):
         def __init__(self, forward):
             super().__init__()
@@ -273,7 +273,7 @@ def gan_rows():
 
 
 def tried(name, folder):
-    """The row of the table: what became of it, and whether that is as it should be."""
+    """The row of the table: its outcome, and whether that is acceptable."""
     build, inputs = ROWS[name]
     torch.manual_seed(1)
     net, inputs, path = build(), tuple(made() for made in inputs), folder / "net.duet"

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A training step of ten nets from PyTorch on one core: Duet and PyTorch in turn, in the same run.
+"""Measures a training step of ten PyTorch nets on one core: Duet and PyTorch take turns in one run.
 
     PYTHONPATH=python python3 bench/exported_step.py [-r ROUNDS] [-s STEPS] [NAME...]
     needs torch, torchvision, transformers and build/duet
 
 Each net is exported, which compares its loss and gradients with PyTorch's float64, and then trained
-by SGD on samples that are drawn. PyTorch trains eagerly with one thread, on tensors that are in
-memory already. A step's time is the median of a run, and the least of all rounds. The last column
-is Duet's time over PyTorch's. The export's seconds are shown too."""
+with SGD on random samples. PyTorch trains eagerly with one thread, on tensors that are already in
+memory. A step's time is the smallest median of all rounds. The last column is Duet's time divided
+by PyTorch's. The table also has the seconds of the export."""
 import argparse
 import json
 import os
@@ -41,7 +41,7 @@ class Logits(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A sequence of 32 vectors, classified by the state behind the last."""
+    """A sequence of 32 vectors, classified from the state after the last."""
 
     def __init__(self, layer, width=512):
         super().__init__()
@@ -63,7 +63,7 @@ class Block(nn.Module):
 
 
 class UNet(nn.Module):
-    """Two levels down and two up, as wide as 32 to 128; the output is a class for each pixel."""
+    """Two levels down and two up, 32 to 128 wide; the output is a class for each pixel."""
 
     def __init__(self):
         super().__init__()

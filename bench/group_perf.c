@@ -1,12 +1,12 @@
-/* How fast are the calls of process groups here?
+/* Measures how fast the calls of process groups are on this machine.
  *
  *     group_perf [-n RANKS] [-b BYTES] [-e BYTES] [-c CALL] [-t SECONDS]
  *
- * It prints for each call, and for each size from -b to -e, each four times the last, the
- * microseconds of a call: the median over as many calls as -t seconds have room for, of the
- * slowest rank. BYTES are those of the larger tensor of a rank. Barriers come first, until the
- * ranks have their places on the cores, and results are checked before they are timed.
- * bench/torch_group.py times the same calls of PyTorch's gloo and prints the same columns. */
+ * For each call and each size from -b to -e, each four times the last, it prints the microseconds
+ * of a call: the median over the calls of -t seconds, on the slowest rank. BYTES is the size of the
+ * larger tensor of a rank. Barriers run first, until the ranks have settled on their cores, and
+ * results are checked before calls are timed. bench/torch_group.py times the same calls in
+ * PyTorch's gloo and prints the same columns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""One epoch of d2l's LeNet on one core: Duet and PyTorch in turn, in the same run.
+"""Measures one epoch of d2l's LeNet on one core: Duet and PyTorch take turns in the same run.
 
     python3 bench/lenet_epoch.py [ROUNDS]
     needs torch and numpy, Fashion-MNIST and build/duet
 
-PyTorch trains on tensors that are in memory already, without a DataLoader: its best case. It does
-so eagerly, and with the model and its loss compiled by torch.compile, where that finds a C++
-compiler; the time to compile does not count. Duet reads, prepares and trains. All start from the
-same weights (0.01 x randn, seed 0) on the same batches, unshuffled; the losses of the first steps
-are compared before anything is timed.
+PyTorch trains on tensors that are already in memory, without a DataLoader: its best case. It runs
+eagerly, and also with the model and its loss compiled by torch.compile if that finds a C++
+compiler; compile time does not count. Duet reads, prepares and trains. All start from the same
+weights (0.01 x randn, seed 0) on the same unshuffled batches. The losses of the first steps are
+compared before anything is timed.
 """
 import gzip
 import json
@@ -110,7 +110,7 @@ def main():
             del forms[form]
             continue
         compare_losses(ours, theirs, form)
-        # the last batch is smaller, and compiled anew
+        # the last batch is smaller, and compiled separately
         last = len(images) % BATCH
         torch_epoch(images[:last], labels[:last], forms[form])
     print("torch %s; epoch of %d pictures, 1 thread each" % (torch.__version__, len(images)))

@@ -1,11 +1,11 @@
-/* Writes the synthetic data set as the four IDX files that --data-dir takes.
+/* Writes the synthetic data set as the four IDX files for --data-dir.
  *
  *     make_data FOLDER [TRAIN [TEST]]
  *
  * TRAIN and TEST are numbers of images, by default 60000 and 10000, as in --dataset synthetic.
- * For measurements: without these files each process of a run draws 70,000 images before its
- * first step; and other programs (bench/torch_step.py) can read the very same pictures. A file is
- * written whole or not at all. */
+ * Measurements use the files: without them each process of a run draws 70,000 images before its
+ * first step, and other programs (bench/torch_step.py) can read the same images. A file is written
+ * whole or not at all. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

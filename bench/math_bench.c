@@ -1,16 +1,16 @@
-/* How fast the host's kernels are, and how exact: every op of LeNet (d2l's, batch 256), the ConvNet
- * (batch 128), ResNet-18 (d2l's, batch 32) and a wide mlp (batch 256), on each instruction set this
- * processor has.
+/* Measures how fast and how exact the host's kernels are: every op of LeNet (d2l's, batch 256), the
+ * ConvNet (batch 128), ResNet-18 (d2l's, batch 32) and a wide mlp (batch 256), on each instruction
+ * set of this processor.
  *
  *     math_bench [ISA [WORD]]
  *
- * ISA is avx512, avx2 or generic, by default all that there are; WORD takes only the lines whose
+ * ISA is avx512, avx2 or generic; the default is all available ones. WORD selects the lines whose
  * name contains it. Each line is the best of several runs and is compared, in the same run, with
- * the most that a core can do: a loop of nothing but multiply-adds, and memcpy of as many bytes as
- * an op reads and writes. Data that fit the caches are timed from there. GFLOP/s count the products
- * of the plain formula; 3 x 3 convolutions of many channels need fewer, and so exceed the peak.
- * "error" is the largest difference from the reference over the largest value, on a batch of 33.
- * Small differences are rounding, since both orders of a sum are right; above 1e-4 the bench
+ * the peak of a core: a loop of only multiply-adds, and memcpy of as many bytes as an op reads and
+ * writes. Data that fits into the caches is timed there. GFLOP/s count the products of the direct
+ * formula; 3 x 3 convolutions of many channels need fewer, and so exceed the peak. "error" is the
+ * largest difference from the reference divided by the largest value, on a batch of 33. Small
+ * differences are rounding, because both orders of a sum are correct; above 1e-4 the bench
  * fails. */
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The most multiply-adds that one core can do: chains of them in registers, enough that none waits
- * for the one before. */
+/* Measures the peak of multiply-adds on one core, with enough chains of them in registers that none
+ * waits for the previous one. */
 #ifndef BENCH_MATH_PEAK_H
 #define BENCH_MATH_PEAK_H
 
@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-/* The time of this thread only: what others do on the core meanwhile does not count. */
+/* The CPU time of this thread; other threads on the core do not count. */
 static inline int64_t busy_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -51,7 +51,7 @@ __attribute__((target("avx2,fma"))) static inline double peak_avx2(void) {
 }
 #endif
 
-/* GFLOP/s of an instruction set, the best of five turns; 0 where it has no loop here. */
+/* GFLOP/s of an instruction set, the best of five turns; 0 if it has no loop here. */
 static inline double peak_of(const char *isa) {
     double best = 0;
 #if defined(__x86_64__)

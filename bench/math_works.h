@@ -1,12 +1,12 @@
-/* What math_bench measures: every op of LeNet, the ConvNet, ResNet-18 on 28 x 28
- * images and a wide mlp, with their shapes. */
+/* The ops that math_bench measures, with their shapes: those of LeNet, the ConvNet, ResNet-18 on 28
+ * x 28 images and a wide mlp. */
 #ifndef BENCH_MATH_WORKS_H
 #define BENCH_MATH_WORKS_H
 
 #include "device/op.h"
 
 /* A line of the table: input C x H x W, output O (channels, or units of a linear layer), filter or
- * window k. Pools know no padding; there it is 1 where the pool does the work of the relu before
+ * window k. Pools have no padding; for them the field is 1 if the pool includes the relu before
  * it. */
 struct work {
     const char *name;

@@ -1,12 +1,12 @@
-/* How fast are sums over several machines, compared with MPI's own?
+/* Measures sums over several machines and compares them with MPI's own.
  *
  *     mpirun -np 4 --host m0:2,m1:2 -x DUET_BACKEND=mpi build/bench/mpi_perf [SECONDS]
  *
- * It prints for each size from 16 bytes to 16 MiB the microseconds of a call, the median over as
- * many rounds as SECONDS (0.3) have room for, of the slowest rank: of MPI_Allreduce; of a process
- * group's all_reduce, which adds in fold order; and of DDP's sums on the communication stream, in
- * fold order and with --allreduce mpi. A round makes each call once, so that what else the machine
- * does meets all of them. Results are checked before they are timed. */
+ * For each size from 16 bytes to 16 MiB it prints the microseconds of a call, the median over the
+ * rounds of SECONDS (0.3), on the slowest rank. The calls are MPI_Allreduce, a process group's
+ * all_reduce, which adds in fold order, and DDP's sums on the communication stream, in fold order
+ * and with --allreduce mpi. A round makes each call once, so that other load on the machine affects
+ * all of them. Results are checked before they are timed. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Times and differences in order, for benchmarks that print a median or another quantile. */
+/* Quantiles of times and differences, for benchmarks that print a median or another quantile. */
 #ifndef BENCH_QUANTILE_H
 #define BENCH_QUANTILE_H
 
@@ -14,7 +14,7 @@ static inline void sort_values(double *x, size_t n) {
     qsort(x, n, sizeof *x, by_value);
 }
 
-/* Sorts x and returns the value below which `part` of it lies. */
+/* Sorts x and returns the value below which a fraction `part` of x lies. */
 static inline double quantile(double *x, int64_t n, double part) {
     sort_values(x, (size_t)n);
     return x[(int64_t)(part * (double)(n - 1) + 0.5)];

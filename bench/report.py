@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures the pages' claims and the installed peers, and writes one page.
+"""Measures the claims of the docs and the installed peers, and writes one page.
 
     make bench-report [ROUNDS=3] [PYTHON=python3] [OUT=build/bench-report.md]
 
-Duet and its peer take turns in each part; a part whose peer is missing is left out and says so. The
-benchmarks check their answers: a wrong one fails its part and the report (exit status 1). The page
-begins with the machine's facts and the load of other programs, since a figure without them says
-little: what holds here may not hold on the next machine.
+Duet and its peer take turns in each part; a part whose peer is missing is left out, and the page
+says so. The benchmarks check their answers: a wrong one fails its part and the report (exit status
+1). The page begins with facts about the machine and the load of other programs, because a figure
+means little without them: another machine may give other figures.
 """
 import argparse
 import datetime
@@ -24,7 +24,7 @@ SECONDS = 1800  # at most, of one program
 
 
 class Failed(Exception):
-    """A program of a part that ended with a status, or too late."""
+    """A part's program ended with an error status, or too late."""
 
 
 def output_of(command, **more):
@@ -92,10 +92,10 @@ def facts():
     }
 
 
-# ---- the parts: each gives lines of text
+# ---- the parts: each returns lines of text
 
 def ends_alone(*command):
-    """A part that is one program, which takes the turns itself."""
+    """A part with a single program, which takes the turns itself."""
     def lines(rounds):
         words = [word.replace("ROUNDS", str(rounds)) for word in command]
         return output_of([sys.executable, *words]).rstrip().splitlines()
@@ -109,7 +109,7 @@ def kernels(rounds):
 
 
 def rows_of(text):
-    """{(call, bytes): us} of group_perf and of torch_group."""
+    """{(call, bytes): us} from group_perf and from torch_group."""
     found = re.findall(r"^(\w+)\s+\d+\s+(\d+)\s+([\d.]+)$", text, re.M)
     return {(call, int(size)): float(us) for call, size, us in found}
 

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""A training step of ResNet-18 on one core: Duet and PyTorch in turn, in the same run.
+"""Measures a training step of ResNet-18 on one core: Duet and PyTorch take turns in the same run.
 
     python3 bench/resnet_step.py [ROUNDS [STEPS]]
     needs torch and numpy, Fashion-MNIST and build/duet
 
 The model is that of "Dive into Deep Learning" 13.6, on 28 x 28 images, 32 at a time, SGD 0.01.
-PyTorch trains eagerly on tensors that are in memory already; Duet reads and prepares its batches.
-Both start from the same weights on the same batches, and the losses of the first steps are
-compared before anything is timed.
+PyTorch trains eagerly on tensors that are already in memory; Duet reads and prepares its batches.
+Both start from the same weights on the same batches, and the losses of the first steps are compared
+before anything is timed.
 
-A step's time is the difference of a long and a short run over the steps between them, so that
-neither start nor evaluation counts. Shown are the seconds on the clock, and those that the program
-had the processor, which other programs on the machine disturb less; each is the least of all
-rounds."""
+A step's time is the difference between a long and a short run, divided by the additional steps, so
+start and evaluation do not count. The table has wall time, and CPU time, which other programs on
+the machine disturb less; each is the minimum of all rounds."""
 import gzip
 import json
 import os

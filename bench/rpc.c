@@ -1,10 +1,9 @@
-/* How long a remote call takes between two processes of this machine; bench/torch_rpc.py measures
- * the same calls of PyTorch, and bench/rpc_beside_torch.py runs both in turns:
+/* Measures how long a remote call takes between two processes on this machine. bench/torch_rpc.py
+ * measures the same calls in PyTorch, and bench/rpc_beside_torch.py runs both in turns:
  *
  *     make bench examples && build/bench/rpc && python3 bench/rpc_beside_torch.py
  *
- * Each line is the fastest and the median of its calls in microseconds, and the answers are
- * checked. */
+ * Each line has the fastest and the median call in microseconds, and the answers are checked. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

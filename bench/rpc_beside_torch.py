@@ -1,8 +1,8 @@
-"""Duet's remote calls beside PyTorch's: python3 bench/rpc_beside_torch.py [ROUNDS]
+"""Compares Duet's remote calls with PyTorch's: python3 bench/rpc_beside_torch.py [ROUNDS]
 
-Each round runs both programs of calls (build/bench/rpc, torch_rpc.py) and both programs of the text
-(build/examples/rpc_cartpole, torch_rpc_cartpole.py) one after the other. The table has how many
-times faster Duet was: the median round, and the range. `make bench examples` comes first."""
+Each round runs both programs of calls (build/bench/rpc, torch_rpc.py) and both CartPole programs
+(build/examples/rpc_cartpole, torch_rpc_cartpole.py) one after the other. The table says how many
+times faster Duet was: the median round, and the range. Run `make bench examples` first."""
 import os
 import re
 import statistics
@@ -21,7 +21,7 @@ def run(command):
 
 
 def calls(command):
-    """{row: (fastest, median)} in us; of calls in flight their rate, twice."""
+    """{row: (fastest, median)} in us; for calls in flight their rate, twice."""
     rows = {}
     for line in run(command).splitlines()[1:]:
         numbers = [float(x) for x in re.findall(r"[\d.]+", line[24:])]

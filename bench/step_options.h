@@ -10,7 +10,7 @@
 #include "models/model.h"
 #include "train/job.h"
 
-enum { LIST = 8 }; /* the most values of a flag that takes a list */
+enum { LIST = 8 }; /* the most values in a flag's list */
 static const double RATE = 0.1;
 
 struct options {

@@ -1,19 +1,19 @@
-/* How fast is a training step here, as a user gets it?
+/* Measures how fast a training step is on this machine for a user.
  *
  *     step_perf [--device auto|cpu|cuda] [--models lenet,convnet] [--batches 256,64,1024]
  *               [--devices 2,4] [--epochs 5] [--data-dir DIR] [--cuda-math own|library] [--tf32]
  *               [--json FILE]
  *
- * Each line is its own job, started and timed as `duet train` would: the loader, the step and the
- * reading of the losses are in the time, evaluation is not. Every model runs in mode single at each
- * batch, and with the first batch in DP and DDP on each of --devices. The first epoch warms up.
- * us/step is the median over the other epochs of an epoch's time over its steps; the shortest and
- * the longest are beside it. `first step` is counted from the launch: processes, devices, contexts,
+ * Each line is its own job, started and timed as in `duet train`: the time includes the loader, the
+ * step and reading the losses, but not evaluation. Every model runs in mode single at each batch
+ * size, and with the first one in DP and DDP on each of --devices. The first epoch warms up.
+ * us/step is an epoch's time divided by its steps: the median over the other epochs, with the
+ * shortest and the longest. `first step` is counted from the launch: processes, devices, contexts,
  * data.
  *
- * The answer is checked: losses are finite and fall. LeNet starts from the weights of 300 steps
- * (with its own, 0.01 x randn, the loss stands still for most of an epoch), at a rate that keeps
- * the loss falling. */
+ * The results are checked: losses are finite and fall. LeNet starts from weights after 300 steps,
+ * at a rate that keeps the loss falling. (With its own, 0.01 x randn, the loss hardly changes for
+ * most of an epoch.) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

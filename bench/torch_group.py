@@ -1,4 +1,4 @@
-"""The calls of bench/group_perf.c by PyTorch's gloo, in the same columns:
+"""Times the calls of bench/group_perf.c in PyTorch's gloo, in the same columns:
 torch_group.py [-n RANKS] [-b BYTES] [-e BYTES] [-c CALL] [-t SECONDS]"""
 import argparse
 import time
@@ -26,7 +26,7 @@ def summed(n, first, count):
 
 
 class Call:
-    """A call that is made again and again, and what it must give the first time."""
+    """A call to repeat, and its expected result the first time."""
 
     def __init__(self, name, rank, n, count):
         self.name, self.rank, self.n, self.count = name, rank, n, count
@@ -91,7 +91,7 @@ CALLS = ["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "a
 
 
 def time_call(call, seconds):
-    """The median of a call's time in microseconds, of the slowest rank."""
+    """The median time of a call in microseconds, on the slowest rank."""
     start = time.perf_counter()
     call.make()  # says how many there is time for
     once = torch.tensor(time.perf_counter() - start)

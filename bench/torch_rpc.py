@@ -1,4 +1,4 @@
-"""The calls of bench/rpc.c by torch.distributed.rpc: python3 bench/torch_rpc.py
+"""Times the calls of bench/rpc.c in torch.distributed.rpc: python3 bench/torch_rpc.py
 bench/rpc_beside_torch.py runs both."""
 import os
 import statistics

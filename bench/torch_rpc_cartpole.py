@@ -1,9 +1,8 @@
-"""The first program of PyTorch's text on torch.distributed.rpc, as the text has it, beside
+"""The first program of PyTorch's torch.distributed.rpc tutorial, as a peer of
 examples/rpc_cartpole.c: python3 bench/torch_rpc_cartpole.py WORLD_SIZE EPISODES
 
-Prints how many steps of the poles it made a second. Pole and policy are those that made the golden
-lengths of episodes: CartPole-v1 by its published equations, whose step costs less than
-gymnasium's."""
+Prints how many pole steps it made per second. Pole and policy are those behind the golden episode
+lengths: CartPole-v1 by its published equations, whose step costs less than gymnasium's."""
 import os
 import sys
 import time

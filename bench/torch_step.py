@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""The same training step in Duet and in PyTorch, eager and as a CUDA graph, in the same run.
+"""Measures the same training step in Duet and in PyTorch (eager and as a CUDA graph) in one run.
 
     python3 bench/torch_step.py --data-dir DIR [--device auto|cpu|cuda] [--duet build/duet]
                                 [--models lenet,convnet] [--batch 256] [--rounds 3] [--epochs 3]
                                 [--json FILE]
     needs only torch
 
-PyTorch runs at its best: float images are on the device already and are taken in order, by
+PyTorch runs in its best case: float images are already on the device and are taken in order, as
 slices; no loss is read. The graph holds forward, backward and SGD, and two copies fill its inputs.
-Duet reads its data set, gathers by index, writes the losses down and reads them, as `duet train`
-does. Both train full batches only (--drop-last), in float32, with and without tf32. What is shown
-is the median over epochs of an epoch's time over its steps; the programs take turns, --rounds
-times.
+Duet reads its data set, gathers by index, logs the losses and reads them, as `duet train` does.
+Both train only full batches (--drop-last), in float32, with and without tf32. The figure is an
+epoch's time divided by its steps, the median over epochs; the programs take turns, --rounds times.
 
-A benchmark checks its answer: from the same weights, on the same images, without dropout, the
+The benchmark checks its results: with the same weights, on the same images, without dropout, the
 losses of the first five steps must agree before anything is timed.
 """
 import argparse
@@ -70,8 +69,8 @@ MODELS = {  # name: forward, shapes, loss, mean and deviation of the pixels
 
 
 def weights(name):
-    """Large ones: with LeNet's own, 0.01 x randn, the loss stands still for most of an epoch, which
-    would hide mistakes."""
+    """Large weights: with LeNet's own, 0.01 x randn, the loss hardly changes for most of an epoch,
+    which would hide mistakes."""
     torch.manual_seed(1)
     result = {}
     for key, shape in MODELS[name][1].items():
@@ -137,7 +136,7 @@ class Torch:
             yield self.images[i : i + self.batch], self.labels[i : i + self.batch]
 
     def capture(self):
-        """Captures a whole step in one graph, after three on a side stream, as PyTorch demands."""
+        """Captures a whole step in one graph, after three on a side stream, as PyTorch requires."""
         self.x, self.y = self.images[: self.batch].clone(), self.labels[: self.batch].clone()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -150,7 +149,7 @@ class Torch:
             self.captured_loss = self.step(self.x, self.y)
 
     def epoch(self, captured):
-        """Trains an epoch; returns microseconds a step."""
+        """Trains an epoch; returns microseconds per step."""
         wait = torch.cuda.synchronize if self.images.is_cuda else lambda: None
         wait()
         start = time.perf_counter()
@@ -207,7 +206,7 @@ def allow_tf32(allowed):
 
 
 def measure(arguments, name, tf32, images, labels, folder):
-    """The median microseconds a step of each program."""
+    """The median microseconds per step of each program."""
     allow_tf32(tf32)
     peer = {"eager": Torch(name, images.device, arguments.batch, images, labels)}
     if images.is_cuda:

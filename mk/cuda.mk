@@ -1,7 +1,7 @@
-# CUDA, where scripts/find_cuda.sh finds it. Everything of it lies below folders named `cuda`.
+# Builds with CUDA if scripts/find_cuda.sh finds it. All its files are below folders named `cuda`.
 #
-# In such a folder absent.c is compiled where CUDA is not found, and all other files where it is. It
-# is the same with files that need a library's header: *_absent.c is compiled where it is not found.
+# In such a folder absent.c is compiled if CUDA is not found, and all other files if it is. Files
+# that need a library's header work the same way: *_absent.c is compiled if it is not found.
 CUDA_FOLDERS := core/device/cuda core/device/cuda/kernels scatter_gather/cuda allreduce/cuda \
                 app/doctor/cuda
 

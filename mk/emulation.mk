@@ -1,7 +1,7 @@
-# make EMULATION=1: all of CUDA's files on the CPU, for tests (docs/cuda.md, "Without a GPU").
+# make EMULATION=1 compiles CUDA's files for the CPU, for tests (docs/cuda.md, "Without a GPU").
 #
-# It needs the toolkit's headers. tests/stand_ins/cuda_emulation stands in for the runtime, and
-# tests/stand_ins/fake_cuda_libraries for CUDA's libraries, which are loaded at run time.
+# It needs the toolkit's headers. tests/stand_ins/cuda_emulation replaces the runtime, and
+# tests/stand_ins/fake_cuda_libraries replaces CUDA's libraries, which are loaded at run time.
 ifneq ($(EMULATION),)
 NO_HEADERS := no cuda_runtime_api.h of CUDA 12.0 or newer: install CUDA's headers, or set CUDA_HOME
 $(if $(CUDA),,$(error EMULATION=1: $(NO_HEADERS)))

@@ -1,9 +1,9 @@
-# make fuzz [T=60] [FUZZ_SEED=N]: gives bytes that may be anything to every parser, for T seconds in
-# all. tests/fuzz/fuzz_NAME.c is a target, tests/fuzz/corpus/NAME its kept inputs.
+# make fuzz [T=60] [FUZZ_SEED=N] feeds arbitrary bytes to every parser, for T seconds in total.
+# tests/fuzz/fuzz_NAME.c is a target, and tests/fuzz/corpus/NAME has its saved inputs.
 #
-# It takes libFuzzer, which comes with clang: targets and library are built with it and with the
-# sanitizers, and inputs that reach new code are added to build/.../corpus. Where clang is not found
-# or cannot link it nothing is run.
+# It uses clang's libFuzzer. Targets and library are built with it and with the sanitizers, and
+# inputs that reach new code are added to build/.../corpus. If clang is not found or cannot link
+# libFuzzer, nothing is run.
 T ?= 60
 FUZZ_TARGETS := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 

@@ -1,4 +1,4 @@
-# Programs beside the command: benchmarks, which see every name inside, and examples.
+# Other programs than the command: benchmarks, which may use internal functions, and examples.
 BENCHES  := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
 EXAMPLES := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
 

@@ -1,6 +1,6 @@
 # Sanitizer builds: make SAN=address,undefined ... or SAN=thread ...
 #
-# Operands of every op are checked in them (DUET_CHECK_OPERANDS, core/device/op_check.c).
+# These builds check the operands of every op (DUET_CHECK_OPERANDS, core/device/op_check.c).
 ifneq ($(SAN),)
 FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DDUET_CHECK_OPERANDS
 

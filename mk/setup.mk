@@ -1,7 +1,7 @@
-# Targets that install: what a build needs, data sets, and Duet itself.
+# Targets that install the requirements of a build, data sets, and Duet itself.
 #
-# Optional parts are looked for again after setup.sh has installed them: hence a second make, on all
-# cores unless -j was given.
+# A second make looks for optional parts again after setup.sh has installed them. It uses all cores
+# unless -j was given.
 SUBMAKE = case "$$MAKEFLAGS" in *-j*) j= ;; *) j=-j$$(nproc) ;; esac; \
           $(MAKE) --no-print-directory $$j
 

@@ -1,5 +1,5 @@
-# Tests: each tests/FOLDER/test_*.c is a program. tests/FOLDER/helper_*.c are programs that tests
-# start (ranks by fork and exec).
+# Builds and runs tests: each tests/FOLDER/test_*.c is a program. Tests start the programs
+# tests/FOLDER/helper_*.c, for example as ranks.
 TESTS   := $(patsubst %.c,$(B)/%,$(wildcard tests/*/test_*.c tests/*/*/test_*.c))
 HELPERS := $(patsubst %.c,$(B)/%,$(wildcard tests/*/helper_*.c tests/*/*/helper_*.c))
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Downloads data sets: scripts/download_data.sh [fashion-mnist] [mnist]     (default: both)
 #
-# Unpacked files go to datasets/NAME/, where duet looks for them. Each is checked by the sha256 of
-# its unpacked bytes; files that are there and right stay as they are. A file appears under its name
-# only when it is whole. DUET_DATA_URL names another folder that holds the .gz files, as
-# https://... or file://..., for mirrors.
+# It unpacks files to datasets/NAME/, where duet looks for them, and checks the sha256 of the
+# unpacked bytes. Correct files that exist are kept. A file appears under its name only when it is
+# complete. For mirrors DUET_DATA_URL names another folder with the .gz files, as https://... or
+# file://...
 set -u
 cd "$(dirname "$0")/.." || exit 1
 

@@ -2,24 +2,24 @@
 # Finds CUDA on this machine for the Makefile, and prints it as one line of words:
 #
 #   nvcc=PATH version=13.0 include=DIR... lib=FILE...   enough to build: nvcc and the static runtime
-#   code=80,90,100,120                                  of the GPUs that Duet has code for, those
-#                                                       whose code this nvcc can make
-#   cublas=13.0 nccl=2.27 nvtx=3                        each where it was found, with its include
-#                                                       and lib words
-#   nvcc=PATH missing=WHAT                              nvcc is there, but WHAT it needs is not
-#   nvcc=PATH old=11.8                                  nvcc is there, but too old: no version word
+#   code=80,90,100,120                                  the architectures of Duet's GPU code that
+#                                                       this nvcc can compile
+#   cublas=13.0 nccl=2.27 nvtx=3                        each library that was found, with its
+#                                                       include and lib words
+#   nvcc=PATH missing=WHAT                              nvcc exists, but WHAT it needs is missing
+#   nvcc=PATH old=11.8                                  nvcc exists, but is too old: no version word
 #
 # With the argument `headers`, for make EMULATION=1, which compiles nothing for a GPU:
 #
-#   version=emulated include=DIR...                     where cuda_runtime_api.h and cuda.h are
-#   cublas=13.0 ...                                     where their headers are: tests bring
-#                                                       libraries of their own
+#   version=emulated include=DIR...                     the folders of cuda_runtime_api.h and cuda.h
+#   cublas=13.0 ...                                     the folders of their headers; tests have
+#                                                       their own libraries
 #
-# With `report USE WORD...` it prints what `make` says of CUDA: USE is how this build uses it
-# (mk/cuda.mk), the words are what was found.
+# With `report USE WORD...` it prints the lines of `make` about CUDA: USE is how this build uses it
+# (mk/cuda.mk), and the words are those found.
 #
-# Searched are CUDA_HOME, the nvcc in PATH, /usr/local/cuda, the system's own folders, and Python
-# packages named nvidia-*. Nothing here needs a GPU or a driver.
+# It searches CUDA_HOME, the nvcc in PATH, /usr/local/cuda, the system's own folders, and Python
+# packages named nvidia-*. It needs no GPU and no driver.
 set -u
 code=(80 90 100 120) # Ampere and Ada, Hopper, both kinds of Blackwell
 oldest=12 # the first major version of CUDA that compiles the C half

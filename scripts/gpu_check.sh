@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Checks what needs a GPU, in at most a quarter of an hour, the most important first:
+# Checks everything that needs a GPU, in at most 15 minutes, the most important parts first:
 #
 #     make gpu-check [PARTS="build doctor"] [OUT=DIR]
 #
 #     build      the program, the benchmarks and the tests that use a GPU
-#     doctor     duet doctor: is this machine fit, and is every operation right
-#     demo       single, DP and DDP on 2 and 4 devices end in the same bits
+#     doctor     duet doctor: this machine is fit, and every operation is correct
+#     demo       single, DP and DDP on 2 and 4 devices end with the same bits
 #     step       bench/step_perf: losses, the same bits with and without graphs, times
-#     allreduce  bench/allreduce_perf: no sum is wrong; times
+#     allreduce  bench/allreduce_perf: all sums are correct; times
 #     tests      the tests that use a GPU
-#     sanitizer  memcheck of LeNet in all modes, racecheck of a step, where compute-sanitizer is
+#     sanitizer  memcheck of LeNet in all modes, racecheck of a step, if compute-sanitizer exists
 #
-# It needs a GPU with its driver, the CUDA toolkit, a C compiler and make; no network, no data set
-# and no test package. Each part has a time limit; one that fails or is cut off is reported, and the
-# others go on. What a part prints is also left in OUT/PART.txt (default: gpu_check in the build
-# folder). EMULATION=1 tries the script itself on the emulated runtime, with less work.
+# It needs a GPU with its driver, the CUDA toolkit, a C compiler and make, but no network, no data
+# set and no test package. Each part has a time limit. A part that fails or runs too long is
+# reported, and the others continue. The output of a part is also in OUT/PART.txt (default:
+# gpu_check in the build folder). EMULATION=1 tests this script on the emulated runtime.
 #
-# The last line is `N passed, N failed`. Exit status: 0 all passed, 1 something failed, 2 wrong
-# usage or no GPU.
+# The last line is `N passed, N failed`. The exit status is 0 if all passed, 1 if something failed,
+# 2 for wrong usage or no GPU.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 B=${B:-build} emulated=${EMULATION:-}

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # The work of `make docs` and `make sheet`: scripts/make_docs.sh BUILD_DIR [sheet]
 #
-# Makes in BUILD_DIR/docs what is made from the program or from a page and is therefore not kept:
+# Makes the generated pages, which are not kept in the repository, in BUILD_DIR/docs:
 #
-#     wide.html, resnet18.html        two pages of --report, whose times are those of this machine
-#     sheet.html, answers.html        the lesson's worksheet, two pages of A4, and its answers; with
-#                                     `sheet` only these, in a second
+#     wide.html, resnet18.html        two pages of --report, with the times of this machine
+#     sheet.html, answers.html        the lesson's worksheet, two A4 pages, and its answers; `sheet`
+#                                     makes only these, in a second
 #
-# Says what came out, and ends as a stage of .ci/run does.
+# It prints what it made, and ends like a stage of .ci/run.
 set -u
 root=$(realpath "$(dirname "$0")/..")
 mkdir -p "$1"

@@ -2,8 +2,8 @@
 """Prints the polynomial of elementary_erfc in device/elementary.h, computed to 60 digits.
 
 With t = 4 / (4 + x), erfc(x) = t exp(-x^2) p(t) for x from 0 to 28, where erfc is far below the
-smallest float. p is the Chebyshev series of exp(x^2) erfc(x) / t in t, cut where its terms fall
-below the precision of a double, and written in powers of u = a t - b, which goes from -1 to 1.
+smallest float. p is the Chebyshev series of exp(x^2) erfc(x) / t in t, truncated where its terms
+fall below the precision of a double, and written in powers of u = a t - b, which goes from -1 to 1.
 
     scripts/make_erfc.py        (needs mpmath: Debian's python3-mpmath)
 """

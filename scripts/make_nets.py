@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes models/nets/*.duet: the nets that `duet estimate` knows by name, as texts.
+"""Writes models/nets/*.duet: the nets that `duet estimate` knows by name, as graphs.
 
     python3 scripts/make_nets.py [NAME...]
 
-Needs torch and torchvision. Nothing is computed: the nets are traced on tensors without memory. The
-texts are those of duet.export, but they have no fixed size: C stands for the classes, D, H and W
-for the three sizes of a sample, and ? for a size that the op knows. """
+Needs torch and torchvision. Nothing is computed: the nets are traced on meta tensors. The graphs
+are those of duet.export, but with symbols for sizes: C is the number of classes, D, H and W are the
+three sizes of a sample, and ? is a size that the op infers. """
 import math
 import pathlib
 import sys
@@ -50,10 +50,9 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """GPT-2, which predicts each token; BERT, with `masked` places that are predicted. Of BERT the
-    pooler and the sentence pairs are left out, 0.5 % of its parameters. A causal mask is taken for
-    one more pass over the scores. One row a sample: the loss moves as many bytes as one over T rows
-    of V."""
+    """GPT-2, which predicts each token; BERT, which predicts `masked` tokens. BERT lacks the pooler
+    and the sentence pairs, 0.5 % of its parameters. A causal mask counts as one more pass over the
+    scores. One row per sample: the loss moves as many bytes as one over T rows of V."""
 
     def __init__(self, layers, width, heads, vocabulary, positions, masked=0):
         super().__init__()
@@ -103,14 +102,14 @@ MODELS = {
 # ---- sizes ----
 
 def size_of(n):
-    """A size of one net, as a text for all sizes has it."""
+    """A size of one net, as in a graph for all sizes."""
     if n == CLASSES:
         return "C"
     return f"{n // TOKENS if n != TOKENS else ''}D" if n % TOKENS == 0 else str(n)
 
 
 def type_of(shape):
-    """Of a value: the sides of its planes follow from those of the sample."""
+    """The shape of a value: the sides of its planes follow from those of the sample."""
     sizes = ["N", *map(size_of, shape[1:])]
     planes = len(shape) == 4 and shape[2] != TOKENS and shape[3] != TOKENS and TOKENS not in shape
     if planes:
@@ -183,7 +182,7 @@ def of_function(node):
 
 
 def beside_their_sum(nodes):
-    """A norm that is the first term of a sum comes right before it: Duet does both in one pass."""
+    """Moves a norm that is the first term of a sum right before it: Duet does both in one pass."""
     nodes = list(nodes)
     for add in [x for x in nodes if "add" in str(x.target)]:
         norm = add.args[0]

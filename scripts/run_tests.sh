@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Runs test programs and adds up their results: scripts/run_tests.sh BUILD_DIR PROGRAM...
 #
-# TEST_JOBS programs run side by side (default: four more than there are cores, since many wait more
-# than they compute). Each runs its tests one after another. Long programs start first, since the
-# one that starts last decides when all are done. One line is printed for each program when it ends,
-# with its time and the CPU time of its processes.
+# TEST_JOBS programs run at the same time (default: the number of cores plus four, because many wait
+# more than they compute). Each runs its tests one after another. Long programs start first, because
+# the one that starts last determines the end. When a program ends, one line is printed with its
+# time and the CPU time of its processes.
 #
-# A program's output goes to a file beside it and is shown only if something failed. Why tests were
-# skipped is printed at the end, a line for each reason. A program that crashes, hangs, runs no test
-# or gets a sanitizer's report counts as one more failure, and the others still run. All failures
-# are named again at the end. The last line is `N passed, N failed`, and `, N skipped` where tests
-# were; the exit status is 1 on any failure.
+# A program's output goes to a file next to it and is shown only if something failed. The reasons
+# for skipped tests are printed at the end, one per line. A program that crashes, hangs, runs no
+# test or gets a sanitizer's report counts as one more failure, and the others still run. All
+# failures are listed again at the end. The last line is `N passed, N failed`, with `, N skipped` if
+# tests were skipped; the exit status is 1 on any failure.
 set -u
 limit=900 # seconds for one program; single tests have timeouts of their own
 # TEST_SECONDS limits all programs together: a program for which no time is left counts as a

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # Installs what Duet needs and this machine lacks: scripts/setup.sh [demo|test|ci]
 #
-# For Debian 12 and 13. It asks the package database what is missing, says what it
-# installs and why, and ends at once where nothing is missing. For a package that cannot be
-# installed it says what will not work; only a missing compiler or make is an error. `test`, the
-# default, adds what the tests use, and `ci` what the checks of CI use. Without apt-get it says what
-# to install.
+# It runs on Debian 12 and 13. It queries the package database, prints what it installs and why, and
+# ends at once if nothing is missing. If a package cannot be installed, it says what will not work;
+# only a missing compiler or make is an error. `test`, the default, adds the packages for tests, and
+# `ci` those for CI. Without apt-get it says what to install.
 set -u
 purpose=${1:-test}
 case $purpose in
