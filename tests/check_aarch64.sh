@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Duet on an Arm processor (Grace, Graviton), as far as x86-64 shows it:
+# Checks Duet on an Arm processor (Grace, Graviton), as far as x86-64 can show it:
 #
 #   tests/check_aarch64.sh [BUILD_DIR [TEST...]]         TEST: ddp/test_ddp and the like
 #
-#   1. the C half of CUDA compiles for aarch64, where CUDA's headers are found
-#   2. the command and some tests are compiled for aarch64 by Debian's cross compiler, and run under
-#      qemu-user; so do the tests that are named
-#   3. single, DP in all its ways and DDP end with the bits that this machine's own build has. This
-#      stands for dp/test_ways, which takes minutes under qemu
-#   4. `duet estimate --gpu` and `duet train --gpu` have the modelled times that they have here
+#   1. the C half of CUDA compiles for aarch64, if CUDA's headers are found
+#   2. the command, some tests and the named tests are compiled for aarch64 with Debian's cross
+#      compiler, and run under qemu-user
+#   3. single, DP in all its ways and DDP end with the bits of this machine's own build. This
+#      replaces dp/test_ways, which takes minutes under qemu
+#   4. `duet estimate --gpu` and `duet train --gpu` print the same modelled times as here
 #
 # qemu shows instructions, layouts and the arithmetic of the 128-bit kernels. It does not show Arm's
-# weaker order of memory, since it runs on this machine's. Ranks are started by exec, so the kernel
-# must know of qemu: it is told inside a user namespace, which leaves the machine as it was. Where
-# that is refused, or a tool is missing, the part is skipped and the reason said. The last line is
-# `N passed, N failed`. Exit status 1 on any failure.
+# weaker memory order, because it runs with this machine's. Ranks are started with exec, so qemu
+# must be registered with the kernel. That is done inside a user namespace, which leaves the machine
+# unchanged. If that is refused, or a tool is missing, the part is skipped with the reason. The last
+# line is `N passed, N failed`. Exit status 1 on any failure.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build}

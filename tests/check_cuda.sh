@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What a build with CUDA promises, as far as it shows without a GPU: tests/check_cuda.sh [BUILD_DIR]
+# Checks the promises of a build with CUDA that show without a GPU: tests/check_cuda.sh [BUILD_DIR]
 #
-#   1. the program starts where there is no driver: it needs no libcuda.so, and `duet devices` runs
-#      with GPUs hidden
-#   2. libduet.a shows duet_* alone, kernels and their registration included
+#   1. the program starts without a driver: it needs no libcuda.so, and `duet devices` runs with
+#      GPUs hidden
+#   2. libduet.a exports only duet_*, including kernels and their registration
 #   3. `make CUDA=` builds a program that says it has no CUDA, with exit status 2
 #
-# What knows nothing of CUDA is compiled the same in all builds, so both take it from BUILD_DIR.
-# Without nvcc only 3 is done. The last line is `N passed, N failed`. Exit status 1 on any
+# Files without CUDA are compiled the same in all builds, so both builds take them from BUILD_DIR.
+# Without nvcc only 3 is checked. The last line is `N passed, N failed`. Exit status 1 on any
 # failure.
 set -u
 cd "$(dirname "$0")/.." || exit 1

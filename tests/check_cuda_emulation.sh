@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
-# The tests in which a GPU has a part, against the emulated CUDA runtime (docs/cuda.md, "Without a
-# GPU"):
+# Runs the tests that use a GPU on the emulated CUDA runtime (docs/cuda.md, "Without a GPU"):
 #
 #   tests/check_cuda_emulation.sh [SANITIZER [TEST...]]
 #
-# Which tests these are is read from the files: those that themselves name DEVICE_CUDA, ALL_KINDS,
-# an EMULATED_ variable or CUDA_EMULATION, or start the WORKERS of tests/rpc/workers.h. The last
-# line is `N passed, N failed`. Exit status 1 on any failure. Without CUDA's headers it does
-# nothing.
+# It finds these tests by their files, which name DEVICE_CUDA, ALL_KINDS, an EMULATED_ variable or
+# CUDA_EMULATION, or start the WORKERS of tests/rpc/workers.h. The last line is `N passed, N
+# failed`. Exit status 1 on any failure. Without CUDA's headers it does nothing.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 san=${1:-}

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# README's two commands on a bare Debian: tests/check_fresh.sh [SUITE]
+# Runs README's two commands on a bare Debian: tests/check_fresh.sh [SUITE]
 #
-# Makes an empty root of SUITE (bookworm, which is the default, or trixie) with nothing in it but
-# make, git and certificates, from the package sources of this machine. In it, it clones the commit
-# that is checked out here, and runs what README.md shows under "Two commands", as written. What
-# the program and its tests need beside that, scripts/setup.sh must install, or the test must skip
-# with a reason: a machine on which people develop has everything, and so hides what is missing.
+# Makes a root of SUITE (bookworm, the default, or trixie) that has only make, git and certificates,
+# from the package sources of this machine. There it clones the commit that is checked out here, and
+# runs the commands under "Two commands" in README.md, as written. scripts/setup.sh must install
+# everything else that the program and its tests need, or the test must skip with a reason. A
+# developer's machine has everything, and so hides missing packages.
 #
-# The root is a folder of its own with namespaces of its own for mounts and processes, so that
-# nothing stays behind. Ends with 77 where this machine cannot make one, and says why. The last line
-# is `N passed, N failed`; each of the two commands counts as one beside the tests.
+# The root is a separate folder with its own namespaces for mounts and processes, so that nothing
+# stays behind. The exit status is 77 if this machine cannot make one, with the reason. The last
+# line is `N passed, N failed`; each of the two commands counts as one, in addition to the tests.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 suite=${1:-bookworm}

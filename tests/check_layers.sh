@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# The rules of the house that a compiler does not know: tests/check_layers.sh [BUILD_DIR]
+# Checks the project's rules that a compiler cannot check: tests/check_layers.sh [BUILD_DIR]
 #
-#   1. Arrows point down: a folder includes itself and folders of lower layers only
-#      (docs/design.md section 1).
+#   1. Arrows point down: a folder includes only itself and folders of lower layers (docs/design.md
+#      section 1).
 #   2. CUDA and NCCL headers are included only below folders named cuda, MPI's below folders mpi.
-#   3. There are no mutable globals. They are looked up in the objects of BUILD_DIR (default:
-#      build), which must be built: `make lint` builds them first.
+#   3. No mutable globals exist. They are searched in the objects of BUILD_DIR (default: build),
+#      which must be built: `make lint` builds them first.
 #   4. No file is longer than 400 lines: one file, one idea.
-#   5. Headers that say extern "C" compile as C++, since CUDA's compiler includes them. This needs
+#   5. Headers with extern "C" compile as C++, because CUDA's compiler includes them. This needs
 #      g++.
 #   6. No line is longer than 100 columns.
 #   7. C files are as clang-format leaves them (.clang-format). This needs clang-format.
-#   8. The whole weighs no more than tests/budget says: lines of the product, lines of tests, and
-#      functions of duet.h. The three numbers only ever fall: whoever adds takes something out.
+#   8. Lines of the product, lines of tests, and functions of duet.h are at most the numbers in
+#      tests/budget. These only ever fall: whoever adds something takes something out.
 #   9. Each function of duet.h is in tests/duet/test_misuse*.c or tests/rpc/test_misuse.c.
 #
 # Prints each offending line. The last line is `N passed, N failed`, where each rule counts once.

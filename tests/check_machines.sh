@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Several machines on this one: tests/check_machines.sh [BUILD_DIR [TEST...]]
+# Tests several machines on this one: tests/check_machines.sh [BUILD_DIR [TEST...]]
 #
 # Each machine is a network namespace with a veth pair to one bridge, its own host name, /dev/shm
-# and IPC namespace, so that MPI takes it for another host; ranks start there by mpirun, whose ssh
-# is a script of this one. Run as root; where namespaces, mpirun or Open MPI's header are missing it
-# is skipped, and says why. The last line is `N passed, N failed`.
+# and IPC namespace, so that MPI takes it for another host. mpirun starts ranks there; its ssh is a
+# script that this one writes. Run it as root; without namespaces, mpirun or Open MPI's header it is
+# skipped with the reason. The last line is `N passed, N failed`.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$(realpath "${1:-build}")

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Do CUDA's files compile against every toolkit that Duet promises to work with? Their syntax is
-# checked against the headers of the oldest and of the newest one:
+# Checks that CUDA's files compile with every toolkit that Duet supports. It checks their syntax
+# against the headers of the oldest and of the newest one:
 #
 #   tests/check_toolkits.sh [BUILD_DIR [VERSION...]]       VERSION: 12.0, 12.4 or newest
 #
-# The headers come from NVIDIA's Python packages, which pip downloads into BUILD_DIR/toolkits; what
-# is there already is taken as it is. The C half goes through gcc as in the build, kernels through
-# the C++ compiler with the keywords of tests/stand_ins/cuda_emulation, which is no nvcc but sees
-# every call of the runtime. Files that need cuBLAS or NCCL are left out. Also checked is
-# that a toolkit of 11.x is refused in one line.
+# The headers are from NVIDIA's Python packages, which pip downloads into BUILD_DIR/toolkits, unless
+# they are already there. gcc compiles the C half as in the build, and the C++ compiler compiles
+# kernels with the keywords of tests/stand_ins/cuda_emulation: it is not nvcc, but checks every call
+# of the runtime. Files that need cuBLAS or NCCL are left out. A toolkit of 11.x must be refused in
+# one line.
 #
-# A version whose packages cannot be had is skipped, and the reason is said. The last line is
+# A version whose packages cannot be downloaded is skipped with the reason. The last line is
 # `N passed, N failed`. Exit status 1 on any failure.
 set -u
 cd "$(dirname "$0")/.." || exit 1

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# make soak [T=60]: ranks and commands are killed, stopped and paused at random moments, for T
-# seconds, each round with a seed of its own: the tests of random kills, which in `make check` take
-# a few seconds and always draw the same.
+# make soak [T=60] kills, stops and pauses ranks and commands at random moments, for T seconds, each
+# round with its own seed. It runs the tests of random kills, which in `make check` take a few
+# seconds and always use the same seed.
 #
 #   tests/soak.sh BUILD SECONDS
 #
-# A round that fails is the last one: its seed is shown, and DUET_SEED repeats its choices.
+# It ends with the first round that fails, and prints its seed: DUET_SEED repeats its choices.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$1 end=$((SECONDS + $2)) rounds=0

@@ -1,5 +1,5 @@
-/* What the tests of libraries share: a device that multiplies by the fake cuBLAS, and the
- * logs of fake libraries. */
+/* Shared by the tests of libraries: a device that multiplies with the fake cuBLAS, and the logs of
+ * fake libraries. */
 #ifndef TESTS_CUDA_LIBRARY_H
 #define TESTS_CUDA_LIBRARY_H
 

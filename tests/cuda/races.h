@@ -1,6 +1,6 @@
-/* Runs the text of the kernels whose threads work together (device/cuda/kernels/NAME.h) on a GPU
- * made of threads, for test_races.c. Index arithmetic, the order of sums and the barriers are those
- * of a GPU. */
+/* Runs the source of kernels with cooperating threads (device/cuda/kernels/NAME.h) on a GPU made of
+ * threads, for test_races.c. Index arithmetic, the order of sums and the barriers are those of a
+ * GPU. */
 #ifndef TESTS_CUDA_RACES_H
 #define TESTS_CUDA_RACES_H
 

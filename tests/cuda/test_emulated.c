@@ -1,6 +1,6 @@
-/* The emulated CUDA runtime itself, in short: nothing happens before its turn, an event orders two
- * streams, and failures come where a test orders them. What else it
- * has to do is shown by the tests that run on it. */
+/* Tests the emulated CUDA runtime itself, briefly: nothing runs before its turn, an event orders
+ * two streams, and failures occur where a test plants them. The tests that run on it show the
+ * rest. */
 #include "tests/stand_ins/cuda_emulated.h"
 
 #ifndef CUDA_EMULATION

@@ -1,5 +1,5 @@
-/* What lies around a program that uses CUDA, on the emulated runtime: variables that other programs
- * leave in a shell, GPUs that take one process at a time, instances of a GPU. */
+/* Tests the environment of a program that uses CUDA, on the emulated runtime: variables that other
+ * programs set in a shell, GPUs that accept one process at a time, instances of a GPU. */
 #include "device/device.h"
 #include "tests/allreduce/cuda.h"
 #include "tests/allreduce/lose.h"

@@ -1,10 +1,10 @@
-/* train, compare and demo on emulated machines: 1, 2, 4 and 8 GPUs that all reach each other, or
- * none, or in pairs, with 1 to 8 devices. Every run ends, has the bits of one device, and takes the
- * way for its allreduce that such a machine has.
+/* Tests train, compare and demo on emulated machines: 1, 2, 4 and 8 GPUs that reach all others,
+ * none, or one in a pair, with 1 to 8 devices. Every run ends, has the bits of one device, and uses
+ * the allreduce path of such a machine.
  *
- * By default train and compare take turns, so that any two of the four meet at least once: each
- * number of GPUs with each number of devices, and so on. With DUET_TEST_LONG=1 all 288 run, demo
- * too, whose own lesson takes seconds. */
+ * By default train and compare alternate, so that each pair of settings occurs at least once: each
+ * number of GPUs with each number of devices, and so on. With DUET_TEST_LONG=1 all 288 run,
+ * including demo, whose own lesson takes seconds. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 #include "tests/app/cli/run.h"

@@ -1,7 +1,7 @@
-/* GPUs that advertise peer access (P2P) which does not work, as behind an IOMMU: the emulated
- * runtime loses or misplaces what one GPU reads and writes of another one's memory, or hangs. Found
- * at the opening, by a trial of 4 KiB; training then goes on through host memory, with the bits of
- * one device, and says so. */
+/* Tests GPUs whose advertised peer access (P2P) does not work, as behind an IOMMU: the emulated
+ * runtime loses or misplaces accesses to another GPU's memory, or hangs. A trial of 4 KiB detects
+ * this when devices open. Training then continues through host memory, with the bits of one device,
+ * and says so. */
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
-/* Checkpoints of runs on a GPU, on an emulated runtime: a run in three parts, each in another mode,
- * ends with the files of one without a break; and SIGINT stops all ranks after the same step, with
- * whole files. Streams are late. */
+/* Tests checkpoints of GPU runs on the emulated runtime. A run in three parts, each in another
+ * mode, ends with the files of an uninterrupted run. SIGINT stops all ranks after the same step,
+ * with complete files. Streams run late. */
 #include "tests/stand_ins/cuda_emulated.h"
 
 #ifndef CUDA_EMULATION

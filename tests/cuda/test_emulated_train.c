@@ -1,6 +1,6 @@
-/* What a step of `duet train` is on the emulated runtime: kernels, and the copies of its batch.
- * (The bits, and the losses beside --device cpu: tests/cuda/test_train.c; what a GPU refuses:
- * tests/cuda/test_train_fail.c.) */
+/* Tests which work a step of `duet train` enqueues on the emulated runtime: kernels, and the copies
+ * of its batch. (tests/cuda/test_train.c compares the bits, and the losses with --device cpu;
+ * tests/cuda/test_train_fail.c has failing GPUs.) */
 #include "tests/stand_ins/cuda_emulated.h"
 
 #ifndef CUDA_EMULATION

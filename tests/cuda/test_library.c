@@ -1,7 +1,7 @@
-/* Linear layers by cuBLAS (device/cuda/library_blas.c): every product through launch(), on the
- * emulated CUDA runtime with a fake cuBLAS (tests/stand_ins/fake_cuda_libraries), compared with the
- * reference. The tests show that the library gets operands, shapes, transpositions, workspace and
- * the stream as its documentation demands. They say nothing of cuBLAS itself. */
+/* Tests linear layers with cuBLAS (device/cuda/library_blas.c): every product through launch(), on
+ * the emulated CUDA runtime with a fake cuBLAS (tests/stand_ins/fake_cuda_libraries), compared with
+ * the reference. The tests show that the library gets operands, shapes, transpositions, workspace
+ * and the stream as its documentation requires. They show nothing about cuBLAS itself. */
 #include "tests/cuda/library.h"
 #include "tests/core/nn/layer.h"
 

@@ -1,6 +1,6 @@
-/* The use of cuBLAS: finding and loading them, every refusal, a network on the tape (one call a
- * segment, and so the same bits on any number of devices). Of the real cuBLAS, where it is
- * installed, only this is tested: that it loads and has every function that is called. */
+/* Tests the use of cuBLAS: finding and loading it, every refusal, and a network on the tape (one
+ * call per segment, so the bits are the same on any number of devices). If the real cuBLAS is
+ * installed, the test only checks that it loads and has every function that Duet calls. */
 #include "tests/cuda/library.h"
 
 #ifdef HAVE_CUDA

@@ -1,9 +1,8 @@
-/* NCCL as an executor (allreduce/cuda/nccl*.c): ranks as real processes on the emulated CUDA
- * runtime, each with its own GPU, and a fake NCCL
- * (tests/stand_ins/fake_cuda_libraries/fake_nccl.c) that checks how it is called and really adds.
- * Tested are set-up and end, sums, the scale, the order on the stream, refusals, and that nothing
- * waits for ever when a rank dies, stops, or NCCL fails. Where the real library is installed, only
- * that it loads. */
+/* Tests NCCL as an executor (allreduce/cuda/nccl*.c): ranks are real processes on the emulated CUDA
+ * runtime, each with its own GPU. A fake NCCL (tests/stand_ins/fake_cuda_libraries/fake_nccl.c)
+ * checks its calls and really adds. The tests cover set-up and end, sums, the scale, the order on
+ * the stream, and refusals, and no wait is endless when a rank dies or stops, or NCCL fails. If the
+ * real library is installed, the test only checks that it loads. */
 #include "tests/allreduce/cuda.h"
 
 #ifdef HAVE_CUDA

@@ -1,7 +1,7 @@
-/* Every case of doctor/cases.h by the kernels of the GPU, launched on the emulated runtime: with
- * operands at aligned and at odd addresses, in place where the op allows it, and each operand at
- * the end of its memory, so that whatever a kernel reads or writes past it is found. Each result
- * must be within the reference's bound (doctor/ops_judge.c). */
+/* Runs every case of doctor/cases.h with the GPU's kernels on the emulated runtime: with operands
+ * at aligned and at odd addresses, in place if the op allows it, and with each operand at the end
+ * of its memory, so that any access past it is found. Each result must be within the reference's
+ * bound (doctor/ops_judge.c). */
 #include "tests/harness/harness.h"
 
 #ifndef CUDA_EMULATION

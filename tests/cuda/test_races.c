@@ -1,7 +1,7 @@
-/* The kernels whose threads work together, with a stack for each of the GPU's threads, under
- * ThreadSanitizer: no value is read in the phase in which another thread writes it. And the tool
- * itself (tests/stand_ins/gpu_of_threads.h): it finds races that are planted here. What the kernels
- * compute is tested by tests/cuda/test_ops.c. */
+/* Runs kernels with cooperating threads under ThreadSanitizer, with a stack for each of the GPU's
+ * threads: no value is read in the phase in which another thread writes it. The tool itself
+ * (tests/stand_ins/gpu_of_threads.h) must find races that are planted here. tests/cuda/test_ops.c
+ * tests what the kernels compute. */
 #ifdef __SANITIZE_THREAD__
 #include <sys/wait.h>
 

@@ -1,6 +1,6 @@
-/* The spin kernel (allreduce/cuda/spin.h) with a host thread for each of the GPU's threads, under
- * ThreadSanitizer, through calls in a row. Ranks, channels and the threads of a block are ordered
- * by nothing but the kernel's own barriers and flags (tests/stand_ins/gpu_of_threads.h). */
+/* Runs the spin kernel (allreduce/cuda/spin.h) with a host thread for each of the GPU's threads,
+ * under ThreadSanitizer, through consecutive calls. Only the kernel's own barriers and flags order
+ * ranks, channels and the threads of a block (tests/stand_ins/gpu_of_threads.h). */
 #ifdef __SANITIZE_THREAD__
 #include "tests/stand_ins/gpu_of_threads.h"
 

@@ -1,10 +1,10 @@
-/* Training on GPUs, by the command: one matrix of command lines. Each row is a model with its
- * options, on so many emulated GPUs; single, dp, ddp or fsdp end with equal files, byte by byte,
- * whether devices have a GPU each or share one; and the losses are those of
- * emulated devices, but for the order of sums. Then what auto, compare and profile make of a GPU.
+/* Tests training on GPUs with the command, through a matrix of command lines. Each row is a model
+ * with its options, on a number of emulated GPUs. single, dp, ddp and fsdp end with equal files,
+ * byte by byte, whether devices have a GPU each or share one. The losses are those of emulated
+ * devices, except for the order of sums. Other tests run auto, compare and profile on a GPU.
  *
- * Skipped where no GPU opens. In the build with EMULATION=1 one does: kernels then run on the CPU,
- * some thousand times slower than on a GPU, so batches are tiny and the networks small. */
+ * It is skipped if no GPU opens. In a build with EMULATION=1 kernels run on the CPU, about a
+ * thousand times slower than on a GPU, so batches are tiny and the networks small. */
 #include "device/device.h"
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/nets.h"

@@ -1,8 +1,8 @@
-/* Training on GPUs that fail: each run ends within the deadline, with one line that names what
- * failed, its exit status, and no process or file left behind.
+/* Tests training on failing GPUs: each run ends within the deadline, with the right exit status and
+ * one line that names what failed, and leaves no process and no file.
  *
- * Faults are planted in the emulated runtime (tests/stand_ins/cuda_emulation/emulation.h), so these
- * tests are skipped where GPUs are real, or there are none. */
+ * The faults are planted in the emulated runtime (tests/stand_ins/cuda_emulation/emulation.h), so
+ * these tests are skipped with real GPUs, or without any. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 

@@ -1,5 +1,5 @@
-/* What the collectives of process groups must give, written down without any plan: for the judge of
- * the plans (test_windows.c) and for ranks that are processes (tests/group/). */
+/* The expected results of the collectives of process groups, computed without any plan. The test of
+ * the plans (test_windows.c) and the tests with real ranks (tests/group/) use them. */
 #ifndef TESTS_GROUP_EXPECTED_H
 #define TESTS_GROUP_EXPECTED_H
 

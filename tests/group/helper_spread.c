@@ -1,12 +1,12 @@
-/* A rank of a job over several machines, for tests/check_machines.sh: what a process group's calls
- * give there. Words say which part:
+/* A rank of a job over several machines, for tests/check_machines.sh. It checks the calls of a
+ * process group there. Its arguments select the part:
  *
- *     calls       every collective, type and operation, in place and not, begun and waited for;
- *                 sums of any floats in fold order; blocks of their own lengths; sub-groups; tags
- *     drawn       twenty programs of calls that chance has drawn, in three groups
- *     late        the last rank does not come to a barrier, which names it
- *     sizes       a rank expects more of another one than that gives
- *     absent      the last rank comes only after 15 s
+ *     calls       every collective, type and operation, in place and not, synchronous and not; sums
+ *                 of any floats in fold order; blocks of different lengths; sub-groups; tags
+ *     drawn       twenty randomly drawn programs of calls, in three groups
+ *     late        the last rank misses a barrier, which names it
+ *     sizes       a rank expects more from another than it sends
+ *     absent      the last rank joins only after 15 s
  *     forever     all_reduce after all_reduce, until something happens to a rank */
 #include <time.h>
 

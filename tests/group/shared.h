@@ -1,4 +1,4 @@
-/* Jobs for the tests of group/: ranks by fork, each of which opens the group of all. */
+/* Runs jobs for the tests of group/: it forks ranks, each of which opens the group of all ranks. */
 #ifndef TESTS_GROUP_SHARED_H
 #define TESTS_GROUP_SHARED_H
 

@@ -1,8 +1,8 @@
-/* The grid: every collective over 1 to 8 ranks that are processes, with counts around the
+/* Tests the grid: every collective over 1 to 8 ranks in separate processes, with counts around the
  * boundaries of windows, pieces and mailboxes, every type, operation and root, in place and not,
- * waited for and begun, and in two groups at once. Windows, and the caches that a call may fill,
- * are small here, so that few elements go around every corner. DUET_TEST_LONG=1 runs the whole
- * grid; else types, roots and ways take turns. */
+ * synchronous and not, and in two groups at once. Windows and assumed caches are small here, so
+ * that few elements reach every corner case. DUET_TEST_LONG=1 runs the whole grid; otherwise types,
+ * roots and ways alternate. */
 #include <sched.h>
 
 #include "tests/group/shared.h"

@@ -1,5 +1,5 @@
-/* What a group says when something is wrong: ranks that make different calls, do not come, die, or
- * send what nobody expects. Each text names rank, call and number. */
+/* Tests a group's errors: ranks make different calls, do not join, die, or send something
+ * unexpected. Each message names rank, call and number. */
 #include <signal.h>
 #include <pthread.h>
 #include <sys/resource.h>

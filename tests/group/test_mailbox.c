@@ -1,6 +1,6 @@
-/* Messages: in order, of any size, both ways at once, from anybody; what is under way beside them;
- * and tags: messages of one tag keep their order, and those of another tag neither disturb them nor
- * wait for them, however the receives are ordered, also where nobody wants a message yet. */
+/* Tests messages: in order, of any size, in both directions at once, from any rank, and during
+ * other calls. Messages with one tag keep their order. Messages with another tag neither disturb
+ * them nor wait for them, in any order of the receives, even if a message has no receive yet. */
 #include <pthread.h>
 
 #include "base/random.h"

@@ -1,5 +1,5 @@
-/* Process groups as a user's program meets them: spawned ranks and ranks that find each other,
- * tensors on every kind of device and of every type, handles; and the two examples. */
+/* Tests process groups as in a user's program: spawned ranks and ranks that find each other,
+ * tensors on every kind of device and of every type, handles, and the two examples. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* Parts of different lengths and bytes of any length, as a user's program meets them, on every kind
- * of device: all_to_all_single with split sizes, uneven all_gather, gather, scatter and
+/* Tests parts of different lengths and bytes of any length as in a user's program, on every kind of
+ * device: all_to_all_single with split sizes, uneven all_gather, gather, scatter and
  * reduce_scatter, handles, and views of rows. */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-/* The fast loops for every type and operation against the plainest code: the same bits, whatever
- * the numbers are: infinities, subnormal numbers, integers that wrap around. One NaN is as good as
- * another: which one a sum of two gives is the compiler's choice. */
+/* Compares the fast loops for every type and operation with the simplest code. The bits must be
+ * equal for all numbers: infinities, subnormal numbers, integers that wrap around. Any NaN equals
+ * any other, because the compiler chooses which one a sum of two returns. */
 #include <stdlib.h>
 
 #include "allreduce/host/executor.h"

@@ -1,6 +1,6 @@
-/* Blocks of lengths of their own and bytes of any length between ranks that are processes: random
- * lengths, types, operations and roots, waited for and begun; and what is told where one rank gives
- * another length than its peer expects. */
+/* Tests blocks of different lengths and bytes of any length between processes: random lengths,
+ * types, operations and roots, synchronous and not. Also tests the error if a rank sends another
+ * length than its peer expects. */
 #include "base/random.h"
 #include "tests/allreduce/reference.h"
 #include "tests/group/shared.h"

@@ -1,6 +1,6 @@
-/* The plans of process groups, judged in one thread: every collective of every number of ranks and
- * every root, with counts around every boundary of windows and pieces, in every type. What they
- * must give is written down here a second time, without any plan. */
+/* Checks the plans of process groups in one thread: every collective for every number of ranks and
+ * every root, with counts around every boundary of windows and pieces, in every type. The expected
+ * results are computed separately, without any plan. */
 #include "group/plans/windows.h"
 
 #include <math.h>

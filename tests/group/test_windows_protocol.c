@@ -1,6 +1,6 @@
-/* Every interleaving of the collectives of process groups, as test_protocol.c explores those of the
- * allreduces: calls in a row through the same windows and mailboxes, alone and mixed; and every
- * wait that is dropped is found. */
+/* Explores every interleaving of the collectives of process groups, as test_protocol.c does for the
+ * allreduces: consecutive calls through the same windows and mailboxes, of one kind and mixed. It
+ * must detect every removed wait. */
 #include "tests/allreduce/explore.h"
 
 static size_t check(int n, int root, int slices, const struct kind *sequence) {

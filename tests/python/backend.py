@@ -1,8 +1,8 @@
-"""Duet as a backend of torch.distributed: every call on three ranks against what PyTorch computes
-in one process, failures, and DistributedDataParallel. Needs torch.
+"""Tests Duet as a backend of torch.distributed: compares every call on three ranks with what
+PyTorch computes in one process, and tests failures and DistributedDataParallel. Needs torch.
 
-    python tests/python/backend.py          the tests, on processes of mp.spawn
-    torchrun ... or duet run ... this file  one rank of a job that somebody else has started
+    python tests/python/backend.py          the tests, in processes of mp.spawn
+    torchrun ... or duet run ... this file  one rank of a job that a launcher started
 """
 
 import os

@@ -1,4 +1,4 @@
-"""duet.convert: files of torch.save as safetensors, and what is refused. Needs torch."""
+"""Tests duet.convert: files of torch.save as safetensors, and refusals. Needs torch."""
 
 import pathlib
 import pickle

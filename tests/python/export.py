@@ -1,6 +1,6 @@
-"""duet.export: each net of nets.py is written, which compares its loss and gradients with PyTorch's
-float64 (refusals.py has what must fail there), and trained by the command in all modes. Needs
-torch."""
+"""Tests duet.export: writes each net of nets.py, which compares its loss and gradients with
+PyTorch's float64, and trains it with the command in all modes. refusals.py has the nets that must
+fail. Needs torch."""
 
 import dataclasses
 import pathlib

@@ -1,4 +1,4 @@
-"""Nets of functions that single models have: waves and roundings, computed places, products."""
+"""Nets with functions that few models use: waves and roundings, computed indices, products."""
 
 import torch
 from torch import nn

@@ -1,5 +1,4 @@
-"""duet.describe against what can be counted by hand and against PyTorch's own figures. Needs
-torch."""
+"""Compares duet.describe with counts by hand and with PyTorch's own figures. Needs torch."""
 
 import unittest
 

@@ -1,5 +1,4 @@
-"""Models at small widths, each of the structure that its name says, for tests of
-duet.export."""
+"""Models at small widths for tests of duet.export; each has the structure that its name says."""
 
 import torch
 from torch import nn

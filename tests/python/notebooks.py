@@ -1,8 +1,8 @@
-"""The notebooks of examples/notebooks, run whole: no cell may fail, and what a cell tagged "exact"
-prints is what is stored. The cell tagged "parameters" is replaced, so that it is over soon.
+"""Runs the whole notebooks of examples/notebooks: no cell may fail, and a cell tagged "exact" must
+print its stored output. The cell tagged "parameters" is replaced, so that the run is short.
 
-    notebooks.py            as the test runs them
-    notebooks.py --write    with their own parameters, and stores what they print
+    notebooks.py            runs them as a test
+    notebooks.py --write    runs them with their own parameters, and stores the output
 """
 
 import pathlib

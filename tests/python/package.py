@@ -1,4 +1,4 @@
-"""The package duet: subcommands as functions, their records, errors and ends. Needs numpy."""
+"""Tests the package duet: subcommands as functions, their records, errors and ends. Needs numpy."""
 
 import contextlib
 import io

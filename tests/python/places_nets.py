@@ -1,4 +1,4 @@
-"""Nets that sort, and that take from and add to places that they compute."""
+"""Nets that sort, and that read from and add to indices that they compute."""
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
-"""What duet.export must refuse, because no line of a graph says it: each would train other numbers
-than PyTorch does. Needs torch."""
+"""Models that duet.export must refuse, because a graph cannot express them: each would train with
+other numbers than in PyTorch. Needs torch."""
 
 import contextlib
 import io

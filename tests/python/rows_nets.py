@@ -1,5 +1,5 @@
-"""Nets of which each sample has several rows on the way, as a video its images; nets whose
-weights other ops compute; windows; and parts that are written in place."""
+"""Nets in which a sample temporarily has several rows, like a video's images; nets whose weights
+other ops compute; windows; and parts that are written in place."""
 
 import torch
 from torch import nn

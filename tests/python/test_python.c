@@ -1,5 +1,5 @@
-/* The Python package over the library of this build: its own tests, which lie beside this file,
- * where the python3 that PATH (or PYTHON) names has what they need. */
+/* Runs the Python package's own tests, which are next to this file, with the library of this build,
+ * if the python3 in PATH (or PYTHON) has what they need. */
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,11 +1,11 @@
-"""PyTorch's own tests of torch.distributed over Duet and over gloo.
+"""Runs PyTorch's own tests of torch.distributed with Duet and with gloo.
 
     PYTHONPATH=python BACKENDS=gloo,duet python tests/python/torch_suite.py OUT.json [PATTERN]
 
 Runs torch.testing._internal.distributed.distributed_test (it needs the package expecttest), each
-test on three forked ranks. Duet's backend is registered under the name "gloo" there, since many of
-these tests ask for that name before they run at all, and its spans in PyTorch's profiler begin with
-it. OUT.json gets each test's result and the last line of its error.
+test on three forked ranks. Duet's backend is registered as "gloo" there, because many of these
+tests require that name before they run at all, and its spans in PyTorch's profiler begin with it.
+OUT.json gets each test's result and the last line of its error.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Nets that turn their samples on the way: folded with windows or not in front, and einsum."""
+"""Nets that move the samples' dimension: merged with windows, or not in front, and einsum."""
 
 import torch
 from torch import nn

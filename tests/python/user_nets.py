@@ -1,5 +1,5 @@
-"""Models as people write them, at small widths: results of other shapes than [N, classes], masks
-that are made of the samples, and the ops that they take, for tests of duet.export."""
+"""Models as users write them, at small widths, for tests of duet.export: results with other shapes
+than [N, classes], masks computed from the samples, and the ops that such models use."""
 
 import torch
 from torch import nn

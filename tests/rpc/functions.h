@@ -1,4 +1,4 @@
-/* Functions that the workers of many tests have, and things: objects that are counted. */
+/* Functions that the workers of many tests register, and counted objects ("things"). */
 #ifndef TESTS_RPC_FUNCTIONS_H
 #define TESTS_RPC_FUNCTIONS_H
 

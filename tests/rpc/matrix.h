@@ -1,5 +1,5 @@
-/* What the tests of distributed autograd share: workers that have a matrix each, and functions that
- * multiply by it, pass on, and tell its gradient. */
+/* Shared by the tests of distributed autograd: each worker has a matrix, and functions that
+ * multiply by it, pass values on, and return its gradient. */
 #ifndef TESTS_RPC_MATRIX_H
 #define TESTS_RPC_MATRIX_H
 

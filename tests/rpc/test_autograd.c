@@ -1,5 +1,5 @@
-/* Backward through remote calls: its gradients are those of one tape, to the bit, whatever the
- * order in which workers answer; contexts end everywhere. */
+/* Tests backward through remote calls: its gradients have the bits of one tape, in whatever order
+ * workers answer, and contexts end everywhere. */
 #include "tests/rpc/matrix.h"
 
 /* ---- one call, a call passed on, and the same on one tape ---- */

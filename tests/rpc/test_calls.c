@@ -1,5 +1,5 @@
-/* Calls: values there and back, nested calls to any depth, futures, deadlines, and the words of
- * what goes wrong. */
+/* Tests calls: values in both directions, nested calls to any depth, futures, deadlines, and error
+ * messages. */
 #include "rpc/wire.h"
 #include "tests/rpc/functions.h"
 

@@ -1,5 +1,5 @@
-/* Workers that die, stop, leave early or never come, calls that are late and values too large: each
- * ends in one line that names what is wrong. */
+/* Tests workers that die, stop, leave early or never join, late calls, and values that are too
+ * large. Each ends with one line that names the fault. */
 #include "tests/rpc/functions.h"
 
 FUNCTION(size) {

@@ -1,8 +1,8 @@
-/* Workers that are killed at random moments, in the midst of calls of all kinds: each of the others
- * is told in one line that names the one that is gone, and can leave.
+/* Kills workers at random moments, during calls of all kinds. Each other worker gets an error of
+ * one line that names the dead worker, and can leave.
  *
- * The choices follow a seed, which is printed; DUET_SEED=N repeats them. DUET_SECONDS=N: the test
- * goes on for N seconds, DUET_ROUNDS=N: for N kills. */
+ * The choices follow a seed, which is printed; DUET_SEED=N repeats them. The test runs for
+ * DUET_SECONDS seconds, or DUET_ROUNDS kills. */
 #include "base/clock.h"
 #include "base/random.h"
 #include "tests/rpc/functions.h"

@@ -1,12 +1,12 @@
-/* The protocol of references over all orders of its messages, for three workers: the owner O, the
- * worker A that has made the object, and C, to which it is passed on. What goes from one worker to
- * another keeps its order, as in one socket; all else comes in any. In every state that can be
- * reached:
+/* Explores the protocol of references over all orders of its messages, for three workers: the owner
+ * O, the worker A that made the object, and C, which receives a reference. Messages from one worker
+ * to another keep their order, as on one socket; others arrive in any order. In every reachable
+ * state:
  *
- *     an object that anybody has, or that is on its way in a call, is there
- *     once nobody has it any more and all messages have come, O has no object
+ *     an object exists if a worker or a message has a reference to it
+ *     when no references are left and all messages have arrived, O has no object
  *
- * A state is written down as bytes, and each is looked at once. */
+ * A state is stored as bytes, and each is visited once. */
 #include "rpc/lifetime.h"
 #include "tests/harness/harness.h"
 

@@ -1,5 +1,5 @@
-/* Misuse of duet/rpc.h and duet/autograd.h: a world of one worker, which calls itself. The rules of
- * tests/duet/misuse.h. */
+/* Tests misuse of duet/rpc.h and duet/autograd.h in a world of one worker, which calls itself, with
+ * the rules of tests/duet/misuse.h. */
 #include "tests/duet/misuse.h"
 
 static int add(duet_rpc_call *call, void *context) {

@@ -1,5 +1,5 @@
-/* Optimizers at the owners of the parameters: their steps are those of one here, also where they
- * have some of the parameters, and where some have no gradient. */
+/* Tests optimizers at the owners of the parameters: their steps equal those of one local optimizer,
+ * even if each has only some parameters, and if some have no gradient. */
 #include "tests/rpc/matrix.h"
 
 static float bias[OUT] = {0.5f, -0.25f}, factor[OUT] = {2, -3};

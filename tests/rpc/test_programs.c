@@ -1,6 +1,6 @@
-/* Programs of remote calls: the text's two, CartPole and a recurrent model with a parameter server,
- * and the things for which people come to remote calls: a pipeline over two workers, and a
- * parameter server with several trainers. */
+/* Tests programs with remote calls: the tutorial's two (CartPole, and a recurrent model with a
+ * parameter server), and two common uses: a pipeline over two workers, and a parameter server with
+ * several trainers. */
 #include <math.h>
 #include <stdlib.h>
 

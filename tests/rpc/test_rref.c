@@ -1,6 +1,6 @@
-/* References: objects that live as long as anybody has one, values, the three proxies; and what
- * holds on to what: a method to its object, a message that is not sent to its references, the pool
- * to its limit, a worker to the function that runs in it, and what is kept to its worker. */
+/* Tests references: an object lives as long as a reference to it, values, and the three proxies.
+ * Also tests what keeps what: a method its object, an unsent message its references, the pool its
+ * limit, a worker the function that runs in it, and references their worker. */
 #include <math.h>
 
 #include "tests/rpc/functions.h"

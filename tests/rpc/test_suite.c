@@ -1,6 +1,6 @@
-/* What PyTorch's own tests of torch.distributed.rpc ask for and no other file here shows
- * (docs/rpc_tests.md): futures, and workers that begin again, or that are ranks of a process group
- * as well. */
+/* Tests what PyTorch's own tests of torch.distributed.rpc require and no other file here tests
+ * (docs/rpc_tests.md): futures, and workers that begin again or are also ranks of a process
+ * group. */
 #include "rpc/agent.h"
 #include "tests/rpc/functions.h"
 

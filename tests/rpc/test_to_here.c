@@ -1,5 +1,5 @@
-/* References inside a context: what duet_autograd_to_here brings has a way back for its gradient,
- * to the parameter at its owner or through the call that left it there, with the bits of one tape.
+/* References inside a context: the gradient of a value from duet_autograd_to_here goes to the
+ * parameter at its owner, or through the call that left the value, with the bits of one tape.
  */
 #include "tests/rpc/matrix.h"
 

@@ -1,5 +1,5 @@
-/* Workers that meet over TCP: on one machine, and on two, which are network namespaces with
- * a cable between them. Who does not know the secret stays outside, and the secret stays inside. */
+/* Tests workers that communicate over TCP, on one machine and on two (network namespaces with a
+ * virtual cable). A peer without the secret cannot join, and the secret is never sent. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>

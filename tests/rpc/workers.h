@@ -1,6 +1,5 @@
-/* What the tests of rpc/ share: workers as processes, which check what they see and fail as ranks
- * do. Worker r is named "w<r>"; each has an emulated device of its own, which with CUDA_EMULATION
- * is a GPU. */
+/* Shared by the tests of rpc/: workers as processes, which check their results and fail like ranks.
+ * Worker r is named "w<r>"; each has its own emulated device, or with CUDA_EMULATION a GPU. */
 #ifndef TESTS_RPC_WORKERS_H
 #define TESTS_RPC_WORKERS_H
 

@@ -1,4 +1,4 @@
-/* What the tests of the emulated CUDA runtime (tests/stand_ins/cuda_emulation) share: kernels in C,
+/* Shared by the tests of the emulated CUDA runtime (tests/stand_ins/cuda_emulation): kernels in C,
  * and a kernel that holds a stream. */
 #ifndef TESTS_STAND_INS_CUDA_EMULATED_H
 #define TESTS_STAND_INS_CUDA_EMULATED_H

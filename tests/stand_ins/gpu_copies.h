@@ -1,6 +1,6 @@
-/* Copies that a GPU's thread does not wait for (cp.async). Here each is made as late as it may be:
- * when the thread waits for it. A thread that reads before that, or never waits, does not find the
- * data. Included before the kernels' headers. */
+/* Copies that a GPU's thread does not wait for (cp.async). Here each is made as late as possible,
+ * when the thread waits for it. A thread that reads earlier, or never waits, does not find the
+ * data. Include this before the kernels' headers. */
 #ifndef TESTS_STAND_INS_GPU_COPIES_H
 #define TESTS_STAND_INS_GPU_COPIES_H
 

@@ -1,11 +1,11 @@
-/* A GPU made of threads, for ThreadSanitizer: it finds the races between threads of a kernel.
+/* A GPU made of threads, with which ThreadSanitizer finds the races between threads of a kernel.
  *
- * Each thread of a block has its own stack and runs the kernel as a GPU's thread does, up to
- * the next barrier; then the next thread runs (ucontext). To the sanitizer each is a thread (a
- * fiber), and only three things order two of them:
+ * Each thread of a block has its own stack and runs the kernel like a GPU's thread, up to the next
+ * barrier; then the next thread runs (ucontext). The sanitizer sees each as a thread (a fiber), and
+ * only three things order two of them:
  *
- *     the launch              what the host did before it comes before everything in the grid
- *     a barrier of a block    what its threads did before it comes before what they do next
+ *     the launch              the host's earlier work precedes everything in the grid
+ *     a barrier of a block    its threads' earlier work precedes their later work
  *     the end of the grid     everything in the grid comes before what the host does next
  *
  * So a value that is read in the phase in which another thread writes it is reported as the data

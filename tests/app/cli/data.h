@@ -1,5 +1,4 @@
-/* Small data sets in IDX files that a test makes: whole ones, and ones that are broken in one
- * way. */
+/* Makes small data sets in IDX files for a test: correct ones, and ones with a single fault. */
 #ifndef TESTS_CLI_DATA_H
 #define TESTS_CLI_DATA_H
 

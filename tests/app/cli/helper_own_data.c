@@ -1,6 +1,6 @@
 /* A program with a model and data of its own, for tests/app/cli/test_own_data.c. OWN_DATA in its
- * environment says of which kind they are. A sample that is read leaves a letter in the file that
- * OWN_READS names. */
+ * environment selects their kind. Each sample that is read adds a letter to the file that OWN_READS
+ * names. */
 #include <locale.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* A model as a .duet text, with weights by a formula in the file next to it. */
+/* Makes a model as a .duet file, with weights from a formula in the file next to it. */
 #ifndef TESTS_CLI_NETS_H
 #define TESTS_CLI_NETS_H
 

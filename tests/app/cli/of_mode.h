@@ -1,5 +1,5 @@
-/* One list of options for runs in several modes: a flag that has no effect in a mode is refused
- * there, so each mode gets its part of the list. */
+/* Splits one list of options for runs in several modes. A mode refuses flags without effect in it,
+ * so each mode gets its part of the list. */
 #ifndef TESTS_CLI_OF_MODE_H
 #define TESTS_CLI_OF_MODE_H
 

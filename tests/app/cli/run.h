@@ -5,11 +5,11 @@
  *     cr_assert_eq(c.status, 0, "%s", c.err);                      128+n: ended by signal n
  *     cli_free(&c);
  *
- * Each call demands that the command ends in time and leaves no process behind: the test adopts
- * orphans, so waitpid knows all of them. cli_start and cli_wait are the two halves of cli_run.
- * Devices are emulated also on a machine with a GPU, unless the words name others, and no data set
- * is looked for in the network. A test that uses this is a CliTest(suite, name, seconds). It runs
- * in that folder, where golden/ is a link to tests/golden. */
+ * Each call requires that the command ends in time and leaves no process behind: the test adopts
+ * orphans, so waitpid finds all of them. cli_start and cli_wait are the two halves of cli_run.
+ * Devices are emulated even on a machine with a GPU, unless the words name others, and no data set
+ * is searched in the network. A test that uses this is a CliTest(suite, name, seconds). It runs in
+ * that folder, where golden/ is a link to tests/golden. */
 #ifndef TESTS_CLI_RUN_H
 #define TESTS_CLI_RUN_H
 

@@ -1,5 +1,5 @@
-/* Reads event files, knowing only what TensorBoard's format says: each length and each CRC is
- * checked. */
+/* Reads event files according to TensorBoard's format alone, and checks each length and each
+ * CRC. */
 #ifndef TESTS_CLI_TENSORBOARD_H
 #define TESTS_CLI_TENSORBOARD_H
 

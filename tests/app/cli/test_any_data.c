@@ -1,5 +1,5 @@
-/* Data of any shape: the model follows the data set, in every mode, and all modes give the same
- * bits. */
+/* Tests data of any shape: the model adapts to the data set in every mode, and all modes end with
+ * the same bits. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 #include "tests/app/cli/nets.h"

@@ -1,6 +1,6 @@
-/* Broken files, given to the command in every mode: images, labels and weights. All that may be
- * wrong with an IDX file is tried in core/data/test_data.c. Beside each file stand the words that
- * the one line of the error must contain. */
+/* Passes broken files to the command in every mode: images, labels and weights.
+ * core/data/test_data.c tests every fault of an IDX file. Each file is listed with the words that
+ * the one-line error must contain. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/run.h"
 

@@ -1,5 +1,5 @@
-/* Bad flags and values, given to the command: the exit status, one line on stderr that names the
- * value, no process and no file left. */
+/* Passes bad flags and values to the command. It must end with the right exit status and one line
+ * on stderr that names the value, and leave no process and no file. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/run.h"
 

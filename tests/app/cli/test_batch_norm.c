@@ -1,5 +1,5 @@
-/* A model with BatchNorm, by the command: what the proof sees, what a file holds of running
- * statistics, and that it is read back; and what is refused. */
+/* Tests the command with a BatchNorm model: the proof covers running statistics, files hold them
+ * and are read back, and wrong uses are refused. */
 #include "base/error.h"
 #include "base/files/safetensors.h"
 #include "models/model.h"

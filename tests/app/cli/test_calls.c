@@ -1,4 +1,4 @@
-/* DUET_TRACE and duet report: the calls of a job of process groups, and who waited for whom. */
+/* Tests DUET_TRACE and duet report: the calls of a job's groups, and who waited for whom. */
 #include "tests/app/cli/run.h"
 
 /* One rank's file: FILE.GROUP.RANK. Calls follow, then end_rank. */

@@ -1,5 +1,5 @@
-/* duet collective: the text that a student reads, what is left out of long ones, the picture,
- * and bad input. What is drawn is judged in tests/app/report/test_collective.c. */
+/* Tests duet collective: its text, what it omits from long ones, the picture, and bad input.
+ * tests/app/report/test_collective.c checks what is drawn. */
 #include "report/collective/collective.h"
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"

@@ -1,4 +1,4 @@
-/* duet compare and demo: what they print, what --json holds, and that the two agree. */
+/* Tests duet compare and demo: their output, their --json, and that the two agree. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 

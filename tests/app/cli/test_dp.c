@@ -1,5 +1,5 @@
-/* DataParallel's own options, by the command: what the record and the profile say of them,
- * PyTorch's warnings, and what is refused. Equal files in every way: test_same_bits.c. */
+/* Tests DataParallel's own options in the command: the record and the profile, PyTorch's warnings,
+ * and refusals. test_same_bits.c compares the files of all its ways. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 

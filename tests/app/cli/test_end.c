@@ -1,5 +1,5 @@
-/* Commands that are ended at once by a signal, to the command or to one of its ranks, at each stage
- * of a run: the exit status, one line that names who was hit, no process and no file left. */
+/* A signal ends the command or one of its ranks at each stage of a run. The command must end with
+ * the right exit status and one line that names the victim, and leave no process and no file. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 

@@ -1,5 +1,5 @@
-/* duet estimate against duet profile: what is computed is what is measured, to the byte, for every
- * model in the house; and what cannot be computed is refused. */
+/* Compares duet estimate with duet profile: computed and measured bytes are equal for every
+ * built-in model. What cannot be computed is refused. */
 #include "tests/app/cli/json.h"
 
 static int same(const struct json *estimated, const struct json *measured, const char *path);

@@ -1,7 +1,7 @@
-/* Models out of PyTorch, as duet.export has written them, by the command: loss and gradients
- * of a step are PyTorch's, and single, DP and DDP have equal bits. tests/golden/make_exported.py
- * says who made the texts and the facts; tests/python/export.py does the same for more models where
- * PyTorch is installed. */
+/* Tests the command with PyTorch models that duet.export has written: loss and gradients of a step
+ * are PyTorch's, and single, DP and DDP have equal bits. tests/golden/make_exported.py made the
+ * models and the facts; tests/python/export.py does the same for more models if PyTorch is
+ * installed. */
 #include "base/error.h"
 #include "tests/app/cli/nets.h"
 #include "tests/harness/gpus.h"

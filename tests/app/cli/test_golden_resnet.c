@@ -1,6 +1,6 @@
-/* ResNet-18 by the command against PyTorch's float64: initial weights; loss, gradients and running
- * statistics of one step; the losses of two steps of single. app/cli/test_batch_norm.c compares DDP
- * with DP. tests/golden/make_resnet18.py made the facts; a few sums stand for the gradients. */
+/* Compares the command's ResNet-18 with PyTorch's float64: initial weights; loss, gradients and
+ * running statistics of one step; the losses of two steps in single. app/cli/test_batch_norm.c
+ * compares DDP with DP. tests/golden/make_resnet18.py made the facts; gradients are a few sums. */
 #include "base/error.h"
 #include "models/model.h"
 #include "tests/app/cli/data.h"

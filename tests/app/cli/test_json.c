@@ -1,6 +1,6 @@
-/* docs/json.md and the files of --json say the same: each field that a subcommand writes is in a
- * table of the page, under a heading that names the subcommand, with the type that it has; and each
- * field of the tables is written. */
+/* Checks that docs/json.md agrees with the files of --json. Each field that a subcommand writes is
+ * in a table of the page, under a heading that names the subcommand, with its type; and each field
+ * of the tables is written. */
 #include <ctype.h>
 
 #include "tests/app/cli/data.h"

@@ -1,4 +1,4 @@
-/* How batches come to the devices: pinned or not, during the kernels or before them, the bits
+/* Tests how batches reach the devices. Pinned or not, during the kernels or before them, the bits
  * are the same, and the record and the profile show the four stages. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"

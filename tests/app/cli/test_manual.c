@@ -1,5 +1,5 @@
-/* duet manual: every subcommand and flag stands in the man page and in the completion, the page is
- * good roff, and bash completes words as a user expects. */
+/* Tests duet manual: every subcommand and flag is in the man page and in the completion, the page
+ * is valid roff, and bash completes words as a user expects. */
 #include "cli/commands.h"
 #include "cli/options/run_options.h"
 #include "cli/run/run.h"

@@ -1,5 +1,4 @@
-/* --gpu: modelled times are marked, and the same at each call; what is wrong gets one
- * line. */
+/* Tests --gpu: modelled times are marked and the same in each run; wrong input gets one line. */
 #include <math.h>
 
 #include "tests/app/cli/data.h"

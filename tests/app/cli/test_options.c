@@ -1,6 +1,6 @@
-/* The options of a run, by the rows of their table: each takes a value of its kind, stands in the
- * help of its commands, and is refused where it can have no effect. A new option needs no line
- * here; a new condition does. */
+/* Tests the options of a run from their table: each takes a value of its kind, appears in the help
+ * of its commands, and is refused where it can have no effect. A new option needs no line here, but
+ * a new condition does. */
 #include "base/error.h"
 #include "cli/options/effects.h"
 #include "cli/options/run_options.h"

@@ -1,5 +1,5 @@
-/* The files that a command writes: they are whole, where the user asked for them, with the
- * permissions that they had; and where one fails, the others are there. */
+/* Tests the files that a command writes: they are complete, at the requested paths, and keep their
+ * permissions. If one fails, the others are still written. */
 #include "base/error.h"
 #include "base/files/safetensors.h"
 #include "tests/app/cli/data.h"

@@ -1,5 +1,5 @@
-/* A program that brings its own model and its own data along: all kinds of samples train alike in
- * every mode, samples are read once, estimates know the sizes; and what is refused. */
+/* Tests a program with its own model and data: every kind of sample trains the same in every mode,
+ * samples are read once, estimates know the sizes, and wrong input is refused. */
 #include <sys/stat.h>
 
 #include "base/error.h"

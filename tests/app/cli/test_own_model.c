@@ -1,5 +1,5 @@
-/* A model that is not Duet's: a user's program, which is the whole command by duet_command, and a
- * text by --model FILE. */
+/* Tests models that are not Duet's: a user's program, which duet_command makes the whole command,
+ * and a file with --model FILE. */
 #include "base/error.h"
 #include "cli/options/run_options.h"
 #include "tests/app/cli/data.h"

@@ -1,5 +1,5 @@
-/* Whatever way text comes in (words of the command line, names of files and what is in them), it
- * reaches the terminal without control characters. */
+/* Checks that text from any source (the command line, file names, file contents) reaches the
+ * terminal without control characters. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/run.h"
 

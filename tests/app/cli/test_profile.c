@@ -1,5 +1,5 @@
-/* duet profile: the tables of its three runs, the same numbers in --json, and what must hold for
- * them. */
+/* Tests duet profile: the tables of its three runs, the same numbers in --json, and relations that
+ * must hold between them. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 

@@ -1,5 +1,5 @@
-/* duet profile against an independent count: what one step of DP and of DDP must move, and what
- * each device must hold, from the shapes of the model and the formulas of the algorithms alone. */
+/* Compares duet profile with an independent count of the bytes that a step of DP and of DDP moves
+ * and that each device holds. It uses only the model's shapes and the algorithms' formulas. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 

@@ -1,5 +1,5 @@
-/* The command on random data: PyTorch's losses, and what is refused. Equal bits in every mode are
- * tests/app/cli/test_same_bits.c's. */
+/* Tests the command on random data: PyTorch's losses, and refusals. tests/app/cli/test_same_bits.c
+ * tests equal bits in every mode. */
 #include "tests/app/cli/json.h"
 #include "tests/golden/golden.h"
 

@@ -1,5 +1,5 @@
-/* --report and --pictures of real runs: files that appear whole or not at all, pages of runs that
- * were stopped. */
+/* Tests --report and --pictures of real runs: files appear whole or not at all, and stopped runs
+ * have pages too. */
 #include <signal.h>
 
 #include "tests/app/cli/data.h"

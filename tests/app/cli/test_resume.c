@@ -1,5 +1,5 @@
-/* Checkpoints and --resume: a run in several parts, each in another mode and on other devices, ends
- * with the files of an uninterrupted run. */
+/* Tests checkpoints and --resume: a run in several parts, each in another mode and on other
+ * devices, ends with the files of an uninterrupted run. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 #include "tests/app/cli/nets.h"

@@ -1,5 +1,5 @@
-/* duet run: what torchrun promises. The environment of each rank, output with its rank in front,
- * the exit status of the first failure, and no process left behind. */
+/* Tests that duet run keeps torchrun's promises: the environment of each rank, output prefixed with
+ * its rank, the exit status of the first failure, and no process left behind. */
 #include <signal.h>
 
 #include "tests/app/cli/run.h"

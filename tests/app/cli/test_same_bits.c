@@ -1,6 +1,6 @@
-/* The same bits: single, dp and ddp on any number of devices end with equal files of losses and
- * weights, where docs/design.md section 2 promises it. From the initial weights a wrong order of
- * summing changes few parameters, so tests of LeNet start from weights after 300 steps. */
+/* Tests equal bits: single, dp and ddp on any number of devices end with equal files of losses and
+ * weights if docs/design.md section 2 promises it. From the initial weights a wrong order of sums
+ * changes few parameters, so LeNet's tests start from weights after 300 steps. */
 #include "device/op.h"
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"

@@ -1,5 +1,4 @@
-/* duet scale: the table, what --json holds, the growth of batch and learning rate, and
- * what is refused. */
+/* Tests duet scale: the table, its --json, the growth of batch and learning rate, and refusals. */
 #include "cli/results/scale_table.h"
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"

@@ -1,6 +1,6 @@
-/* SIGINT and SIGTERM to `train`: it stops after a step, all ranks after the same, writes what was
- * asked for, and goes on from there with --resume. And runs that are killed at random moments,
- * again and again: resumed, they end with the bits of one that nobody touched. */
+/* Sends SIGINT and SIGTERM to `train`: all ranks stop after the same step, the requested files are
+ * written, and --resume continues from there. Other runs are killed repeatedly at random moments;
+ * resumed, they end with the bits of an undisturbed run. */
 #include <signal.h>
 
 #include "base/random.h"

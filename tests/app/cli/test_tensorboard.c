@@ -1,5 +1,5 @@
-/* --tensorboard: the event files, read by the rules of their format, hold what --json holds; they
- * grow while the run goes on, and a run that fails before its first step leaves none. */
+/* Tests --tensorboard: the event files have the values of --json, and they grow during the run. A
+ * run that fails before its first step leaves none. */
 #include "tests/app/cli/tensorboard.h"
 
 #include "tests/app/cli/data.h"

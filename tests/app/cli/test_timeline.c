@@ -1,5 +1,5 @@
-/* duet report on a file of duet_devices_timeline: lanes and bubble of times by hand, and files that
- * are none. */
+/* Tests duet report on files of duet_devices_timeline: lanes and bubble of handmade times, and
+ * files of other kinds. */
 #include "tests/app/cli/run.h"
 
 #define OF(devices) \

@@ -1,5 +1,5 @@
-/* --trace of train, compare and profile: a file that Perfetto can draw, whose times are those of
- * --json to the nanosecond; and the limit in steps. */
+/* Tests --trace of train, compare and profile: Perfetto can draw the file, and its times are those
+ * of --json to the nanosecond. Also tests the limit in steps. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/trace.h"
 

@@ -1,4 +1,4 @@
-/* duet train: what it prints to a file and to a terminal, its file of losses and its JSON, runs
+/* Tests duet train: its output to a file and to a terminal, its file of losses and its JSON, runs
  * over several epochs, losses that are not finite, and two jobs at once. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"

@@ -1,15 +1,15 @@
-/* Wide outputs: with 20000 classes they weigh more than the model, and under DP all of them come to
- * device 0. There is a size of memory with which DDP trains and DP does not.
+/* Tests wide outputs: with 20000 classes they are larger than the model, and DP gathers all of them
+ * on device 0. For some memory sizes DDP trains and DP does not.
  *
- * All sizes follow from the shapes. A batch of 64 samples on 4 devices:
+ * All sizes follow from the shapes, for a batch of 64 samples on 4 devices:
  *
  *     parameters, and their gradients   (10 + 1) x 20000 floats          880,000 bytes each
  *     outputs of one device             16 x 20000 floats              1,280,000
  *     outputs of the whole batch        64 x 20000 floats              5,120,000
  *
- * Each device holds its outputs twice (in the layout of its kernels, and plain), and in backward
- * their gradient in both too; device 0 of DP reads the plain gradient where the loss left it, and
- * holds the outputs of the whole batch and their gradient besides. */
+ * Each device holds its outputs twice (in its kernels' layout, and row-major), and in backward also
+ * their gradient in both. DP's device 0 reads the row-major gradient where the loss left it. It
+ * also holds the outputs of the whole batch and their gradient. */
 #include "tests/app/cli/json.h"
 
 #define COMMON \

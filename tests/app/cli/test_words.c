@@ -1,5 +1,5 @@
-/* The small commands and the help: duet sampler gives the indices of PyTorch, duet devices lists
- * the devices, and --help is one text. The sampler itself is judged in tests/core/data. */
+/* Tests the small commands and the help: duet sampler prints PyTorch's indices, duet devices lists
+ * the devices, and --help is consistent. tests/core/data tests the sampler itself. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 

@@ -1,4 +1,4 @@
-/* Checks of a trace that the command wrote, against the JSON of the same run. */
+/* Checks a trace that the command wrote against the JSON of the same run. */
 #ifndef TESTS_CLI_TRACE_H
 #define TESTS_CLI_TRACE_H
 

@@ -1,5 +1,5 @@
-/* A schedule has as many operations of an eager program as PyTorch's profiler counts
- * (tests/golden/make_operations.py), and a sum of segments' gradients is none. */
+/* Checks that a schedule has as many operations of an eager program as PyTorch's profiler counts
+ * (tests/golden/make_operations.py). A sum of segments' gradients is no operation. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Cases of the modelled clock whose times follow by hand. All rates are such that times are whole
- * nanoseconds. */
+/* Tests cases of the modelled clock whose times can be computed by hand. All rates are chosen so
+ * that times are integer nanoseconds. */
 #include "clock/run.h"
 
 #include <string.h>

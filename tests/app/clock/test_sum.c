@@ -1,5 +1,5 @@
-/* NCCL's allreduce as the clock takes it, by hand: 4 GPUs in a ring of links of 64 GB/s, memory so
- * fast that buckets cost nothing. The formulas stand in clock/cost.c. */
+/* Computes the clock's time of NCCL's allreduce by hand: 4 GPUs in a ring of 64 GB/s links, with
+ * memory so fast that buckets cost nothing. clock/cost.c has the formulas. */
 #include "clock/cost.h"
 #include "tests/harness/harness.h"
 

@@ -1,5 +1,5 @@
-/* The stated errors of modelled times are those of the rows held out: the table of clock/trust.c is
- * what `duet estimate --validate` computes of them. */
+/* Checks that the stated errors of modelled times are those of the held-out rows: `duet estimate
+ * --validate` computes the table of clock/trust.c from them. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

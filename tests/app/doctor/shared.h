@@ -1,7 +1,7 @@
-/* What the tests of the doctor share: faulty devices, and single checks that run on them.
+/* Shared by the doctor's tests: faulty devices, and single checks that run on them.
  *
- * A faulty device is a real one whose table of functions (device/table.h) is a copy in which some
- * entries are replaced. The doctor opens it through doctor_config.open_device. */
+ * A faulty device is a real one whose table of functions (device/table.h) is a copy with some
+ * entries replaced. The doctor opens it through doctor_config.open_device. */
 #ifndef TESTS_DOCTOR_SHARED_H
 #define TESTS_DOCTOR_SHARED_H
 

@@ -1,4 +1,4 @@
-/* duet doctor as a user meets it: the table, the JSON, the flags, the exit status. */
+/* Tests duet doctor as a user sees it: the table, the JSON, the flags, the exit status. */
 #include "tests/app/cli/json.h"
 #include "tests/app/cli/run.h"
 

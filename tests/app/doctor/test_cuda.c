@@ -1,6 +1,6 @@
-/* The doctor on emulated GPUs: correct ones pass. Each failure that the emulation can produce is
- * found and reported with CUDA's error text, while the checks that it does not concern go on.
- * Without the emulation one test remains. */
+/* Tests the doctor on emulated GPUs: correct ones pass. Each failure that the emulation can produce
+ * is found and reported with CUDA's error text, while unaffected checks continue. Without the
+ * emulation one test remains. */
 #include "tests/app/cli/json.h"
 #include "tests/app/cli/run.h"
 #include "tests/app/doctor/shared.h"

@@ -1,6 +1,5 @@
-/* Faulty devices: each fault is found by the check that looks for it, and by no other: copies that
- * lose a byte, steps of a model that are a little off.
- * tests/app/doctor/test_ranks.c has the faults of collectives. */
+/* Tests faulty devices: copies that lose a byte, and steps of a model that are slightly wrong. Only
+ * the check for a fault finds it. tests/app/doctor/test_ranks.c has the faults of collectives. */
 
 #include "base/clock.h"
 #include "tests/app/doctor/shared.h"

@@ -1,5 +1,5 @@
-/* The guard and what it shares with the checks: a check that crashes, hangs, fails or finds nothing
- * is a row of the table and the others go on; findings. */
+/* Tests the guard and its findings: a check that crashes, hangs, fails or finds nothing becomes a
+ * row of the table, and the other checks continue. */
 #include <sys/wait.h>
 #include <unistd.h>
 

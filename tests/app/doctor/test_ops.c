@@ -1,5 +1,5 @@
-/* Every output of every op is looked at: the least change of one value of it is found, in the
- * row of that op. */
+/* Checks that the doctor examines every output of every op: the smallest change to one value is
+ * reported in the row of that op. */
 #include "doctor/ops.h"
 #include "tests/app/doctor/shared.h"
 

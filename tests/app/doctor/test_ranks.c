@@ -1,5 +1,5 @@
-/* Faults between ranks: a rank that does not come, a wrong bit on one rank. Each is found, and the
- * row says which rank. */
+/* Tests faults between ranks: a rank that does not join, a wrong bit on one rank. Each is found,
+ * and the row names the rank. */
 #include "tests/app/doctor/shared.h"
 
 /* ---- allreduce ---- */

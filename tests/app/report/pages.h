@@ -1,4 +1,4 @@
-/* Pages made by hand for the tests of reports: runs that no command would give so quickly. */
+/* Makes pages from handmade runs for the tests of reports; no command could make them so fast. */
 #ifndef TESTS_REPORT_PAGES_H
 #define TESTS_REPORT_PAGES_H
 

@@ -1,4 +1,4 @@
-/* Run records made by hand for the tests of reports, and what these look for in a text. */
+/* Makes run records for the tests of reports, and searches a report for words. */
 #ifndef TESTS_REPORT_RECORDS_H
 #define TESTS_REPORT_RECORDS_H
 

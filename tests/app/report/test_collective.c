@@ -1,6 +1,6 @@
-/* What `duet collective` draws, judged from outside. Its moves are replayed by an interpreter that
- * knows nothing but what allreduce/hops.h says, and must give the right result in every rank; the
- * bytes are counted anew from them and held to the textbook. */
+/* Checks independently what `duet collective` draws. An interpreter that uses only the rules of
+ * allreduce/hops.h replays the moves, and every rank must get the right result. The bytes are
+ * counted again from the moves and compared with the textbook. */
 #include "tests/harness/harness.h"
 
 #include <math.h>

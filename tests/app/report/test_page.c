@@ -1,5 +1,5 @@
-/* The page of --report, from records made by hand: what is computed is right, names are escaped,
- * and the page stands whatever is missing. tests/app/cli/test_report.c has pages of real runs. */
+/* Tests the page of --report with handmade records: computed values are right, names are escaped,
+ * and the page is valid whatever is missing. tests/app/cli/test_report.c has pages of real runs. */
 #include <math.h>
 
 #include "report/pictures/draw.h"

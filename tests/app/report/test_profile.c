@@ -1,5 +1,5 @@
-/* The profile of records that are made by hand: every figure is in its place and unit, what device
- * 0 has more of is found, in order, and what it has more of by chance is not called a cause. */
+/* Tests the profile of handmade records: every figure has its place and unit, device 0's excess is
+ * listed in order, and an excess by chance is not called a cause. */
 #include <math.h>
 
 #include "report/excess.h"

@@ -1,5 +1,5 @@
-/* Reports of records that are made by hand: every figure is in its place and unit.
- * The profile is in test_profile.c. */
+/* Tests reports of handmade records: every figure has its place and unit. test_profile.c tests the
+ * profile. */
 #include "report/compare_table.h"
 #include "report/machine.h"
 #include "report/text.h"

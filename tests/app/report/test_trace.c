@@ -1,5 +1,5 @@
-/* The Chrome trace of spans made by hand, to the byte: which slice goes to which track, in which
- * order, and exact times. What the command writes is tested in tests/app/cli/test_trace.c. */
+/* Tests the Chrome trace of handmade spans byte by byte: the track and the order of each slice, and
+ * exact times. tests/app/cli/test_trace.c tests the files of the command. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* `--as pytorch` and PyTorch's own count of one step: tests/golden/make_autograd_memory.py. */
+/* Compares `--as pytorch` with PyTorch's own count: tests/golden/make_autograd_memory.py. */
 #include "train/estimate/as_pytorch.h"
 
 #include "base/error.h"

@@ -1,9 +1,9 @@
-/* Compare with a fault in one mode or in one rank: it is found, named, and ends with status 3. With
- * devices that run everything as late as they may, compare finds nothing.
+/* Runs compare with a fault in one mode or in one rank: the fault is found and named, and the
+ * status is 3. With devices that run everything as late as allowed, compare finds nothing.
  *
- * The product has no hook for this. A job is started from /proc/self/exe, which is this very test.
- * Its constructor sees the arguments of a job, changes the configuration as PLANT=mode:rank:fault
- * in the environment says, and goes on as duet would. */
+ * The product has no hook for this. A job is started from /proc/self/exe, which is this test
+ * itself. Its constructor sees the arguments of a job, changes the configuration as
+ * PLANT=mode:rank:fault in the environment says, and continues like duet. */
 #include <math.h>
 
 #include "base/error.h"

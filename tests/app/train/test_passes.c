@@ -1,5 +1,5 @@
-/* Accumulated gradients as the trainer makes them: K batches of B samples train as one batch of K B
- * samples does, but for rounding. */
+/* Tests accumulated gradients in the trainer: except for rounding, K batches of B samples train
+ * like one batch of K B samples. */
 #include <math.h>
 
 #include "base/error.h"

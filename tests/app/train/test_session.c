@@ -1,5 +1,5 @@
-/* A session that cannot be closed whole: a replica's thread that did not come back goes on
- * later, and everything it works on must still be there. */
+/* Tests a session that cannot be closed completely: a replica's thread that did not return
+ * continues later, and everything that it uses must still exist. */
 #include "train/session.h"
 
 #include <stdatomic.h>

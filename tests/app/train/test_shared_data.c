@@ -1,4 +1,4 @@
-/* The data sets of a command are read once: the ranks of a job map what the launcher has read. */
+/* A command's data sets are read once: the ranks of a job map what the launcher has read. */
 #include "train/shared_data.h"
 
 #include "base/error.h"

@@ -1,6 +1,6 @@
-/* The verdict on records that are made by hand: equal ones, and ones in which a single hash is
- * flipped, in each place there is. It must name the first difference by step, then values before
- * gradients, then by device and parameter. */
+/* Tests the verdict on handmade records: equal ones, and ones with a single flipped hash, in every
+ * possible place. The verdict must name the first difference in the order of steps, then values
+ * before gradients, then devices, then parameters. */
 #include "base/error.h"
 #include "tests/harness/harness.h"
 #include "train/compare/verdict.h"

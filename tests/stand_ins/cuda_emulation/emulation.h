@@ -1,27 +1,26 @@
-/* An emulated CUDA runtime: a test tool of this project. It implements the part of NVIDIA's runtime
- * that Duet calls (and three functions of the driver) on the CPU, so that the whole CUDA build of
- * Duet (the folders named cuda, the command) runs on a machine without a GPU: `make EMULATION=1`,
- * docs/cuda.md "Without a GPU". It is linked into that build alone, in place of libcudart_static.
+/* An emulated CUDA runtime, a test tool of this project. It implements the part of NVIDIA's runtime
+ * that Duet calls (and three functions of the driver) on the CPU, so that Duet's whole CUDA build
+ * (the folders named cuda, the command) runs on a machine without a GPU: `make EMULATION=1`,
+ * docs/cuda.md "Without a GPU". Only that build links it, in place of libcudart_static.
  *
  * What is real here:
  *   - asynchrony. A stream is a queue and a thread; a launch or copy returns before it is done, and
- *     host memory is read when the stream gets there. ThreadSanitizer reports a missing wait as the
- *     data race that it is: only events, syncs and value waits order two streams (queues have no
- *     lock that both sides take, see runtime_stream.c).
- *   - memory. An allocation is a memfd; another process maps it through /proc/PID/fd, by a handle
+ *     host memory is read when the stream reaches it. ThreadSanitizer reports a missing wait as a
+ *     data race, because only events, syncs and value waits order two streams (queues have no lock
+ *     that both sides take, see runtime_stream.c).
+ *   - memory. An allocation is a memfd; another process maps it through /proc/PID/fd, with a handle
  *     of 64 bytes.
  *   - kernels' code: the .cu files compiled as C++ (launch.h), each block in turn.
- *   - refusals, as documented: unknown handles, copies beyond an
- *     allocation, sizes of grids.
+ *   - refusals as documented: unknown handles, copies beyond an allocation, sizes of grids.
  *   - loading: the first launch of a kernel that was not loaded waits until its GPU is idle, as
  *     CUDA's lazy loading does.
  *
- * What it cannot show: races and missing barriers inside a block (its threads run one after
- * another), a GPU's memory model where it is weaker than this CPU's, registers, the size of shared
- * memory, speed, and the driver's own habits beyond its documentation. Host code that reads device
- * memory is caught only with EMULATED_CUDA_GUARD=1.
+ * It cannot show races and missing barriers inside a block (its threads run one after another),
+ * effects of a memory model weaker than this CPU's, registers, the size of shared memory, speed, or
+ * undocumented behaviour of the driver. Host code that reads device memory is caught only with
+ * EMULATED_CUDA_GUARD=1.
  *
- * Environment, read at the first call of a process; the default is in parentheses:
+ * The first call of a process reads the environment; defaults are in parentheses:
  *   EMULATED_GPUS=n              how many GPUs (1)
  *   CUDA_VISIBLE_DEVICES=0,2     as with real ones
  *   EMULATED_GPU_MEMORY=bytes    memory of each (80 GiB), K M G allowed; in use is what this
@@ -29,23 +28,23 @@
  *   EMULATED_MACHINE=name        or what all living processes have that name the same machine
  *   EMULATED_PEER=0              no peer access between GPUs, and no IPC across them
  *   EMULATED_PEER=pairs|chain    only between GPUs 2k and 2k + 1; only between GPUs k and k + 1
- *   EMULATED_P2P=lost|stores|wrong|hang   peer access is advertised and does not work, as
- *                                runtime_p2p.c says
+ *   EMULATED_P2P=lost|stores|wrong|hang   peer access is advertised but does not work; see
+ *                                runtime_p2p.c
  *   EMULATED_MIG=n               a GPU in n instances, "MIG-emulated-0" and so on: a process
  *                                has the first that CUDA_VISIBLE_DEVICES names, and none reaches
  *                                another
  *   EMULATED_MULTIPROCESSORS=n   of each GPU (132)
  *   EMULATED_CAPABILITY=n        compute capability, 10 * major + minor (90)
  *   EMULATED_COMPUTE_MODE=exclusive   one process at a time may use a GPU of EMULATED_MACHINE
- *   CUDA_DEVICE_MAX_CONNECTIONS=n     below 8: the streams of a GPU share n hardware queues, as
- *                                runtime_queue.c says
+ *   CUDA_DEVICE_MAX_CONNECTIONS=n     below 8: the streams of a GPU share n hardware queues; see
+ *                                runtime_queue.c
  *   CUDA_LAUNCH_BLOCKING=1       a launch returns when its kernel has ended
- *   EMULATED_CUDA_QUEUE=n        items that may be under way on a stream (1024): a launch beyond
- *                                that waits; 0: no limit
+ *   EMULATED_CUDA_QUEUE=n        most pending items on a stream (1024): a launch beyond that waits;
+ *                                0: no limit
  *   EMULATED_CUDA_LATE_US=n      every item of a stream starts n microseconds late
  *   EMULATED_CUDA_GUARD=1        device memory is mapped only while an item runs: an access by the
  *                                host is a SIGSEGV
- *   EMULATED_CUDA_EXIT=waits     exit() waits for kernels, also for one that never ends
+ *   EMULATED_CUDA_EXIT=waits     exit() waits for kernels, even for one that never ends
  *   EMULATED_CUDA_TRACE=1        a line on stderr for each item that starts
  *   EMULATED_CUDA_FAULT=LIST     failures, separated by commas, each WHAT[:N][@RANK]: the N-th of
  *                                its kind in the process fails, where the environment's RANK has
@@ -58,8 +57,8 @@
  *                                  call     whatever call of a GPU it is: cudaErrorUnknown
  *                                  driver:none  driver:old
  *                                  driver:fabric   no fabric manager
- *                                  driver:values   there are no stream memory operations
- *                                  driver:batch    they can be enqueued one by one alone
+ *                                  driver:values   no stream memory operations exist
+ *                                  driver:batch    they can only be enqueued one by one
  *
  * Files: runtime_device.c (GPUs, their properties, the environment), runtime_context.c,
  * runtime_error.c, runtime_memory.c, runtime_ipc.c, runtime_p2p.c, runtime_stream.c (queues and

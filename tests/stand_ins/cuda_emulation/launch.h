@@ -1,16 +1,16 @@
-/* What the compiler includes before every .cu file of an emulation build (make EMULATION=1,
- * -include): CUDA C++'s own names that kernels use, as plain C++; and DUET_KERNEL, by which a
- * launch names a kernel.
+/* The compiler includes this file before every .cu file of an emulation build (make EMULATION=1,
+ * -include). It defines the names of CUDA C++ that kernels use in plain C++, and DUET_KERNEL, with
+ * which a launch names a kernel.
  *
- * A kernel here is an ordinary function. It is run once for each block and each thread, one after
+ * A kernel here is an ordinary function. It runs once for each block and each thread, one after
  * another, with blockIdx and threadIdx set before each run. A kernel that is written in phases
- * (BLOCK_PHASE) does the work of all threads of a block in one run and says so with
- * DUET_BLOCK_KERNEL: then the block has one run. `__shared__` means nothing here, so a block's
- * shared memory is a local variable of that run. There is no __syncthreads, no warp, no `<<<>>>`.
+ * (BLOCK_PHASE) does the work of all threads of a block in one run and declares this with
+ * DUET_BLOCK_KERNEL: then the block has one run. `__shared__` has no effect here, so a block's
+ * shared memory is a local variable of that run. __syncthreads, warps and `<<<>>>` do not exist.
  *
- * The address of a function does not tell how large its parameter is, nor can plain C call it
- * without knowing its type. So DUET_KERNEL makes a record, by a template, for each kernel whose one
- * parameter is a struct. Anything else given to cudaLaunchKernel is refused. */
+ * The address of a function does not reveal the size of its parameter, nor can plain C call it
+ * without its type. So DUET_KERNEL is a template that makes a record for each kernel whose one
+ * parameter is a struct. cudaLaunchKernel refuses anything else. */
 #ifndef TESTS_STAND_INS_CUDA_EMULATION_LAUNCH_H
 #define TESTS_STAND_INS_CUDA_EMULATION_LAUNCH_H
 

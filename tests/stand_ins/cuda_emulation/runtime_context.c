@@ -1,7 +1,7 @@
-/* The context of a process on a GPU, made by the first call that needs one, and who may have one.
+/* The context of a process on a GPU, made by the first call that needs one, and its limits.
  *
- * Processes of an emulated machine know of each other by names among the abstract sockets, which
- * the kernel takes back when a process ends. */
+ * Processes of an emulated machine find each other by the names of abstract sockets, which the
+ * kernel frees when a process ends. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <stddef.h>

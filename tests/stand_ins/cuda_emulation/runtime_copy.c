@@ -1,7 +1,7 @@
-/* Copies and fills. All of them are items of a stream, and host memory is read or written when the
- * stream gets there. (From memory that is not pinned CUDA may read earlier, but does not promise
- * to.) The call itself checks that each side is inside one allocation, and that the direction
- * fits the two sides. */
+/* Copies and fills. All are items of a stream, and host memory is read or written when the stream
+ * reaches them. (From memory that is not pinned CUDA may read earlier, but does not promise to.)
+ * The call itself checks that each side is inside one allocation, and that the direction fits the
+ * two sides. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 /* 1: device memory; 0: pinned; -1: memory that CUDA does not know; -2: runs over the end of an

@@ -1,5 +1,5 @@
-/* The emulated machine: how many GPUs, what they say of themselves, which failures were asked
- * for. Everything that the environment may say is read here, once. */
+/* The emulated machine: the number of GPUs, their properties, and the requested failures. All
+ * environment variables are read here, once. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <stdio.h>

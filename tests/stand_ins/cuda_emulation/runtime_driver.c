@@ -1,7 +1,7 @@
-/* What Duet asks of the driver itself, found by name as in the real one: stream memory operations.
- * A stream writes a flag in device memory when it gets there, or waits until a flag is large
- * enough. The flag may be another process's. A write is a release behind all that the stream has
- * done; a wait acquires. */
+/* The driver functions that Duet calls, found by name as in the real driver: stream memory
+ * operations. A stream writes a flag in device memory when it reaches the operation, or waits until
+ * a flag is large enough. The flag may be another process's. A write is a release after everything
+ * that the stream has done; a wait acquires. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <cuda.h>

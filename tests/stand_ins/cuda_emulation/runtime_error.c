@@ -1,5 +1,5 @@
-/* Errors. Each thread has its last error. The fault of a kernel belongs to no thread but to the
- * context: it stays (struct gpu), and every call on that GPU returns it. */
+/* Errors. Each thread has its last error. The fault of a kernel belongs to the context, not to a
+ * thread: it stays (struct gpu), and every call on that GPU returns it. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 cudaError_t give(cudaError_t error) {

@@ -1,8 +1,8 @@
-/* Events. Each record has a number, taken at the call; when a stream gets there, `done` becomes
- * that number. A wait takes the number of the most recent record at its call and lets its stream
+/* Events. Each record gets a number at the call; when a stream reaches the record, `done` becomes
+ * that number. A wait takes the number of the most recent record at its call and makes its stream
  * wait until `done` has reached it. An event that was never recorded has 0 for both. An event is
- * recorded on one stream at a time: of two records under way at once the older one counts as done
- * with the newer. */
+ * recorded on one stream at a time: of two pending records the older counts as done with the
+ * newer. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <time.h>

@@ -1,7 +1,7 @@
 /* Device memory of another process. A handle names the process and its descriptor of the memfd,
- * which is opened through /proc. The inode tells this memfd from another one that has the same
- * number by now. As in CUDA a process cannot open its own handle, and memory that is opened twice
- * is mapped once and counted. */
+ * which is opened through /proc. The inode distinguishes this memfd from another one that has since
+ * got the same number. As in CUDA a process cannot open its own handle, and memory that is opened
+ * twice is mapped once and counted. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <fcntl.h>

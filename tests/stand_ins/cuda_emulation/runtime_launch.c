@@ -1,5 +1,5 @@
 /* Kernels: what a launch checks and copies, and how a grid runs. Blocks run one after another, and
- * so do the threads of a block; a kernel in phases runs once a block (launch.h).
+ * so do the threads of a block; a kernel in phases runs once per block (launch.h).
  *
  * A kernel that cudaFuncGetAttributes has not loaded is loaded by its first launch, which waits
  * here, as CUDA's lazy loading does, until everything that is queued on the GPU in this process is

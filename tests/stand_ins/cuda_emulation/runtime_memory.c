@@ -1,7 +1,7 @@
-/* Memory: which addresses are whose. Device memory is a memfd, mapped at a multiple of 2 MiB. It
- * has the size that was asked for and takes pages only where it is written. Another process maps
- * the same memfd (runtime_ipc.c). Pinned memory is ordinary memory that is listed here, so that
- * copies can tell it from memory that nobody has pinned. */
+/* Memory and its owners. Device memory is a memfd, mapped at a multiple of 2 MiB. It has the
+ * requested size and takes pages only where it is written. Another process maps the same memfd
+ * (runtime_ipc.c). Pinned memory is ordinary memory that is listed here, so that copies can
+ * distinguish it from unpinned memory. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <dirent.h>

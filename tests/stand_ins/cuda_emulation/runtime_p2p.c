@@ -1,15 +1,15 @@
-/* EMULATED_P2P: GPUs that advertise peer access which does not work, as behind an IOMMU or with a
- * patched driver. What this GPU reads and writes of another GPU's memory then is in an alias:
+/* EMULATED_P2P: GPUs whose advertised peer access does not work, as behind an IOMMU or with a
+ * patched driver. This GPU then accesses an alias instead of another GPU's memory:
  *
- *     lost     other memory, zero at first: nothing arrives, neither way
+ *     lost     other memory, zero at first: nothing arrives in either direction
  *     stores   a private mapping of the right memory: loads are right, stores stay here
- *     wrong    the right memory, a page further on: both arrive at the wrong address
- *     hang     there is none: a kernel or copy that has the address of such memory never ends
+ *     wrong    the right memory, shifted by a page: both use the wrong address
+ *     hang     no alias: a kernel or copy with the address of such memory never ends
  *
  * Memory that is imported from another GPU is mapped as its alias. Inside a process addresses are
  * the same for all GPUs, so the addresses in a kernel's parameter and in a copy are replaced by
  * those of the alias. A copy between two GPUs without peer access goes through the host, and is
- * right. */
+ * correct. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <sys/mman.h>

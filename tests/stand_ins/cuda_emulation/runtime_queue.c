@@ -1,9 +1,9 @@
-/* Hardware queues, where CUDA_DEVICE_MAX_CONNECTIONS leaves fewer of them than streams. The items
- * of all streams of a queue start in the order in which they were enqueued: one that cannot start
- * yet, since an earlier one of its stream still runs, or that waits for a flag or an event, holds
- * up those behind it, whatever their stream.
+/* Hardware queues, for a CUDA_DEVICE_MAX_CONNECTIONS smaller than the number of streams. The items
+ * of all streams in a queue start in the order in which they were enqueued. An item that cannot
+ * start yet, because an earlier one of its stream still runs, or that waits for a flag or an event,
+ * blocks all items behind it, whatever their stream.
  *
- * Left out by default, because such a queue orders streams which nothing else orders, and would
+ * By default they are off, because such a queue orders streams that nothing else orders, and would
  * hide a missing wait from ThreadSanitizer. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 

@@ -1,15 +1,15 @@
-/* Libraries of the tests' own, in place of cuBLAS and NCCL: shared objects with those functions
- * that Duet calls, loaded as the real ones are (DUET_CUBLAS=..., DUET_NCCL=...) by a program of an
- * emulation build. They are written from the documentation and compiled against the real headers;
- * nothing of the real libraries is inside.
+/* Fake libraries that replace cuBLAS and NCCL in tests: shared objects with the functions that Duet
+ * calls. A program of an emulation build loads them like the real ones (DUET_CUBLAS=...,
+ * DUET_NCCL=...). They are written from the documentation and compiled against the real headers;
+ * they contain nothing from the real libraries.
  *
- * A call does its work as a kernel of the emulated runtime, on the stream that it was given, when
- * the stream gets there. The arithmetic is plain loops. On purpose, to catch what a GPU would
- * punish rarely and late:
- *     - their bits depend on the whole shape, on the operands' alignment and on what is allowed, as
- *       those of the real ones may;
- *     - they overwrite the workspace that a call was given;
- *     - a call that the documentation forbids is a line on stderr, and an error. */
+ * A call does its work as a kernel of the emulated runtime, on its stream, when the stream reaches
+ * it. The arithmetic is simple loops. To catch mistakes that a GPU shows rarely and late, on
+ * purpose:
+ *     - their bits depend on the whole shape, the operands' alignment and the permitted settings,
+ *       as in the real libraries;
+ *     - they overwrite the workspace of a call;
+ *     - a call that the documentation forbids prints a line on stderr and fails. */
 #ifndef TESTS_STAND_INS_FAKE_CUDA_LIBRARIES_FAKE_H
 #define TESTS_STAND_INS_FAKE_CUDA_LIBRARIES_FAKE_H
 

@@ -1,4 +1,4 @@
-/* A cuBLAS of one function: cublasSgemm, by its documentation. See fake.h. */
+/* A cuBLAS with one function, cublasSgemm, written from its documentation. See fake.h. */
 #include <cublas_v2.h>
 
 #include "tests/stand_ins/fake_cuda_libraries/fake.h"

@@ -1,9 +1,9 @@
-/* A fake NCCL with four collectives of floats over processes of one machine. It behaves as NCCL's
- * documentation says, and checks how it is called: see fake.h.
+/* A fake NCCL with four collectives of floats over processes on one machine. It behaves as NCCL's
+ * documentation says, and checks its calls: see fake.h.
  *
- * The unique id is the path of a memfd of rank 0, which all ranks map, so nothing is left when they
+ * The unique id is the path of rank 0's memfd, which all ranks map, so nothing remains when they
  * end. A call is a kernel on the caller's stream that moves its data through that file, piece by
- * piece. It waits there for its peers as NCCL's kernels do, without a deadline, until its
+ * piece. It waits there for its peers like NCCL's kernels, without a deadline, until its
  * communicator is aborted. It adds in the order of a ring, not in fold order. */
 #include <errno.h>
 #include <fcntl.h>
