@@ -1,6 +1,6 @@
-"""pip install ./python: builds the library and the command by make, and includes them.
+"""pip install ./python builds the library and the command with make, and includes them.
 
-The sources are those of the tree that this folder is in, so the package is built there.
+The sources are those of the tree around this folder, so the package is built there.
 """
 
 import os
@@ -28,7 +28,7 @@ class BuildByMake(build_py):
 
 
 class WithLibrary(Distribution):
-    """The wheel is of this platform, though it has no extension module."""
+    """The wheel is for this platform only, although it has no extension module."""
 
     def has_ext_modules(self):
         return True

@@ -6,9 +6,9 @@
     result                      # in a notebook: the page that --report writes
 
 compare, profile, estimate and train are the command's subcommands, with its options as keyword
-arguments: --batch-size 64 is batch_size=64, and --sync-bn is sync_bn=True. `import duet.torch`
-gives PyTorch the backend "duet"; duet.export writes a PyTorch model for --model, and duet.convert
-what torch.save wrote as safetensors. docs/python.md explains all of it. """
+arguments: --batch-size 64 is batch_size=64, and --sync-bn is sync_bn=True. `import duet.torch` adds
+the backend "duet" to PyTorch. duet.export writes a PyTorch model for --model, and duet.convert
+turns a torch.save file into safetensors. docs/python.md explains all of this. """
 
 from ._files import save_dataset
 from ._library import DuetError, ExportError

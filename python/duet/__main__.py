@@ -1,4 +1,4 @@
-"""python -m duet ...: the command, with its own output and exit status; or `convert`."""
+"""python -m duet ... runs the command, with its own output and exit status, or `convert`."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Files of named tensors, safetensors: the weights of a model, and data sets."""
+"""Writes safetensors files of named tensors: the weights of a model, and data sets."""
 
 import json
 import os
@@ -10,8 +10,8 @@ _TYPES = {"float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8"}
 
 
 def write_tensors(path, arrays):
-    """The length of the header, the header, the numbers: those of 8 bytes first. The file is
-    written whole or not at all."""
+    """Writes the length of the header, the header, and the numbers: those of 8 bytes first. The
+    file is written whole or not at all."""
     header, at = {}, 0
     arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].itemsize))
     for name, array in arrays.items():
@@ -39,7 +39,7 @@ def _array(given):
 
 
 def _joined(inputs):
-    """The inputs of each sample, one after another."""
+    """Joins the inputs of each sample."""
     import numpy
     rows = [row.reshape(len(row), -1) for row in map(_array, inputs)]
     kind = "float32" if any(row.dtype.kind == "f" for row in rows) else "int64"
@@ -54,9 +54,9 @@ def _joined(inputs):
 def save_dataset(path, x, y, x_test=None, y_test=None):
     """Writes samples and answers, tensors or arrays, as a file for dataset=path.
 
-    x has a sample in each row: float32; uint8, images; or int32 or int64, as tokens. y has the
-    labels, int32 or int64, one of each sample or several, or float32 targets for loss="mse",
-    "smooth-l1" and "bce-with-logits". For a model of several inputs x is a tuple of them.
+    x has a sample in each row: float32, uint8 for images, or int32 or int64 for tokens. y has the
+    labels, int32 or int64, one or several per sample, or float32 targets for loss="mse",
+    "smooth-l1" and "bce-with-logits". For a model with several inputs x is a tuple of them.
     """
     x, x_test = (_joined(one) if isinstance(one, tuple) else one for one in (x, x_test))
     for one, other in ((x, y), (x_test, y_test)):

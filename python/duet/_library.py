@@ -1,7 +1,7 @@
-"""libduet.so by ctypes: the functions of duet.h that this package calls, and its errors.
+"""Loads libduet.so with ctypes: the functions of duet.h that this package calls, and its errors.
 
-Every call gives up the interpreter's lock while it runs. A code other than 0 becomes an exception
-with Duet's one line of text.
+Every call releases the interpreter's lock while it runs. A code other than 0 becomes an exception
+with Duet's one-line message.
 """
 
 import ctypes
@@ -18,8 +18,8 @@ MEAN, SUM, NONE, PRODUCT, MIN, MAX = range(6)
 
 
 class DuetError(RuntimeError):
-    """What failed: which value: what to do. `code` is a code of enum duet_code, or the exit status
-    of the command."""
+    """The message is "what failed: which value: what to do". `code` is a code of enum duet_code, or
+    the exit status of the command."""
 
     def __init__(self, text, code=FAILED):
         super().__init__(text)
@@ -27,7 +27,7 @@ class DuetError(RuntimeError):
 
 
 class WrongArgument(DuetError, ValueError, TypeError):
-    """A ValueError and a TypeError, too, which Python's own functions raise for wrong arguments."""
+    """Also a ValueError and a TypeError, which Python's own functions raise for wrong arguments."""
 
     def __init__(self, text):
         super().__init__(text, USAGE)
@@ -43,7 +43,7 @@ class ExportError(DuetError, ValueError):
 
 
 def find(name):
-    """The path of `name`: next to this file, as pip installs it, or in the build of the tree."""
+    """The path of `name`: next to this file, as pip installs it, or in the build folder."""
     given = os.environ.get("DUET_LIBRARY" if name.endswith(".so") else "DUET_COMMAND")
     places = [pathlib.Path(given)] if given else [HERE / name, BUILD / name]
     for place in places:
@@ -98,7 +98,7 @@ def check(library, code, error=DuetError):
 
 
 def open_host_device(library):
-    """A device that stands for host memory: tensors over the caller's memory are on it."""
+    """A device for host memory: tensors over the caller's memory are on it."""
     device = c_void_p()
     check(library, library.duet_device_open(byref(device), b"cpu", 0, 1 << 21))
     return device

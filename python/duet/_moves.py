@@ -1,5 +1,5 @@
 """The calls that move elements of any type without changing them: broadcast, gathers, scatter,
-all_to_all, messages from rank to rank; and barriers, and several calls as one."""
+all_to_all, and messages from rank to rank. Also barriers, and several calls as one."""
 
 from ctypes import c_int
 
@@ -198,6 +198,6 @@ class Moves:
 
     @spanned("all_gather", 1)
     def allgather_coalesced(self, outputs, inputs, opts=None):
-        """outputs[r][i]: what rank r brings as inputs[i]."""
+        """outputs[r][i] becomes rank r's inputs[i]."""
         return self._all(self.allgather([row[i] for row in outputs], part, opts)
                          for i, part in enumerate(inputs))

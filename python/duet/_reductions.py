@@ -1,5 +1,5 @@
-"""The collectives that compute: all_reduce, reduce, reduce_scatter. Operations that Duet's
-collectives lack are made from those they have."""
+"""The collectives that compute: all_reduce, reduce, reduce_scatter. Operations that Duet lacks are
+composed of those that it has."""
 
 import functools
 
@@ -12,14 +12,14 @@ from ._tensors import BITS, OPS, TYPES, RedOp, dense, in_a_row, one, reduction
 from ._work import Call
 
 
-# In-place reductions without steps before or after: the operation, and the element types.
+# In-place reductions without other steps: the operation, and the element types.
 PLAIN = {(op, dtype): how for op, how in OPS.items() for dtype in TYPES
          if op != RedOp.AVG or dtype.is_floating_point}
 
 
 class Reductions:
     def _prepare(self, tensor, op):
-        """The tensor to reduce instead, the operation, and the step after it, as a tuple."""
+        """Returns the tensor to reduce instead, the operation, and the step after it."""
         dense(tensor)
         if tensor.is_complex():
             if op not in (RedOp.SUM, RedOp.AVG):
@@ -133,7 +133,7 @@ class Reductions:
         return self.reduce_scatter_single(output, whole, opts)
 
     def _reduce_uneven(self, output, parts, opts):
-        """One reduction for each part, to the rank that gets it."""
+        """Makes one reduction for each part, to the rank that gets it."""
         reduce = dist.ReduceOptions()
         reduce.reduceOp = reduction(opts)
         for rank, part in enumerate(parts):

@@ -1,4 +1,4 @@
-"""duet.export for models with any signature: inputs by the names of forward, `*more` inputs, labels
+"""duet.export for models with any signature: inputs named as in forward, `*more` inputs, labels
 among the inputs, and named outputs."""
 
 import dataclasses
@@ -9,7 +9,7 @@ from ._library import WrongArgument
 
 
 def _by_place(model, names, defaults, inputs):
-    """In forward's order; without labels, since Duet computes the loss."""
+    """The inputs in forward's order, without labels, because Duet computes the loss."""
     given = {name: x for name, x in inputs.items() if name != "labels"}
     shifted = getattr(model, "prepare_decoder_input_ids_from_labels", None)  # of T5, BART
     if shifted and "labels" in inputs:
@@ -23,7 +23,7 @@ def _by_place(model, names, defaults, inputs):
 
 
 def _result_of(output):
-    """The logits of an output that has names, or the one tensor in it."""
+    """The logits of an output with names, or the one tensor in it."""
     if dataclasses.is_dataclass(output) and not hasattr(output, "values"):
         output = vars(output)
     if hasattr(output, "values") and hasattr(output, "get"):
@@ -33,7 +33,7 @@ def _result_of(output):
 
 
 def called(export):
-    """export whose inputs may also be a dict. Inside, forward has a parameter for each."""
+    """export whose inputs may also be a dict. The wrapped forward has a parameter for each."""
     @functools.wraps(export)
     def of_calls(model, example_inputs, *arguments, **options):
         kind, several = type(model), isinstance(example_inputs, tuple)

@@ -1,10 +1,10 @@
-"""Spans of PyTorch's profiler: every call of a group while a profiler is on, `duet:all_reduce` and
-so on, with the shapes of the rank's inputs. Names and shapes are as gloo gives them.
+"""Spans for PyTorch's profiler: while a profiler is on, every call of a group has one,
+`duet:all_reduce` and so on, with the shapes of the rank's inputs. Names and shapes are those of
+gloo.
 
 A span lasts from the start of the call to its end, which with async_op may be after spans that
-began later. PyTorch's profiler accepts such a span only if another thread ends it than the one that
-began it. So a thread of this module ends all spans, also those of calls without async_op, as gloo's
-threads do.
+began later. PyTorch's profiler accepts such a span only if it ends in another thread than it began.
+So a thread of this module ends all spans, even of calls without async_op, as gloo's threads do.
 """
 
 import functools
@@ -25,7 +25,7 @@ class Spans:
         self.inside = threading.local()  # in a thread: a span covers the calls below it
 
     def cover(self, name, tensors, make):
-        """Calls make() under a span that ends with the call."""
+        """Calls make() inside a span that ends with the call."""
         if getattr(self.inside, "is_covered", False):
             return make()
         span = Span(self.thread, name, tensors)
@@ -58,8 +58,8 @@ def _flat(tensors):
 
 
 def spanned(name, brings=0):
-    """Wraps a method of a group as a call named `name`. brings: the argument with the rank's input
-    tensors; None: there are none. name may be a function of them."""
+    """Wraps a method of a group as a call named `name`. brings is the argument with the rank's
+    input tensors, or None. name may be a function of them."""
     def wrap(method):
         @functools.wraps(method)
         def call(self, *arguments, **more):

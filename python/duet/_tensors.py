@@ -1,4 +1,4 @@
-"""Translates from PyTorch to Duet: operations, types of elements, the memory of tensors."""
+"""Translates from PyTorch to Duet: operations, element types, and the memory of tensors."""
 
 import torch
 import torch.distributed as dist
@@ -44,7 +44,7 @@ def dense(tensor):
 
 
 def in_a_row(tensors):
-    """The memory of consecutive tensors, as one tensor; None: they are not consecutive."""
+    """The memory of consecutive tensors as one tensor, or None if they are not consecutive."""
     first = tensors[0]
     at = first.data_ptr()
     for tensor in tensors:
@@ -58,7 +58,7 @@ def in_a_row(tensors):
 
 
 def dealer(whole, tensors):
-    """A step after a call: each tensor of a list gets its part of `whole`."""
+    """A step after a call that copies each part of `whole` to a tensor of the list."""
     def deal():
         for tensor, part in zip(tensors, whole.split([t.numel() for t in tensors])):
             tensor.copy_(part.view(tensor.shape))
@@ -66,6 +66,6 @@ def dealer(whole, tensors):
 
 
 def named(text, tensors):
-    """An error's text, in which a type that Duet lacks appears as another one."""
+    """Restores the caller's type in an error, where a type that Duet lacks appears as another."""
     types = {str(t.dtype)[6:] for t in tensors if t is not None and t.dtype not in TYPES}
     return f"{text} (of {', '.join(types)} here, which travels as that)" if types else text

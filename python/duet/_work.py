@@ -1,4 +1,4 @@
-"""Pending calls of process groups, and their failures as PyTorch's exceptions."""
+"""Pending calls of process groups; their failures become PyTorch's exceptions."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ ANYBODY = -2
 
 
 class DuetBackendError(dist.DistBackendError, lib.DuetError):
-    """Duet's one line. Programs look for PyTorch's words of a timeout and of a lost peer."""
+    """Duet's one line. Programs search for PyTorch's words about a timeout and a lost peer."""
 
     def __init__(self, text, code=lib.FAILED):
         where, peer, cause = text.partition(": a peer failed first: ")
@@ -25,9 +25,9 @@ class DuetBackendError(dist.DistBackendError, lib.DuetError):
 
 
 class Call(Work):
-    """A pending call, or, without a handle, one that has ended."""
+    """A pending call, or without a handle a call that has ended."""
 
-    # Slots and no __init__: a short message costs little more than what is done here.
+    # Slots and no __init__, because this work is most of the cost of a short message.
     __slots__ = ("group", "handle", "value", "keep", "behind", "source", "error", "future",
                  "promise", "span", "lock")
 
@@ -40,7 +40,7 @@ class Call(Work):
 
     @classmethod
     def begun(cls, group, handle, result, keep, behind=None, source=-1):
-        """source: the sender of a message, ANYBODY if it is known only at the end."""
+        """source is the sender of a message, or ANYBODY if it is known only at the end."""
         call = cls()
         call.group, call.handle, call.value, call.keep = group, handle, result, keep
         call.behind, call.source, call.lock = behind, source, threading.Lock()
@@ -49,7 +49,7 @@ class Call(Work):
         return call
 
     def _end(self):
-        """Waits for the end, once; later callers get the same answer."""
+        """Waits for the end once; later callers get the same result."""
         with self.lock:
             if self.handle is None:
                 return
@@ -72,7 +72,7 @@ class Call(Work):
             self.group.under_way.discard(self)
 
     def ends_with(self, span):
-        """The span of PyTorch's profiler is ended with the call; False: it has ended."""
+        """Ends the span of PyTorch's profiler with the call; False: the call has ended."""
         if self.handle is None:
             return False
         with self.lock:
@@ -101,7 +101,7 @@ class Call(Work):
         return True
 
     def is_completed(self):
-        """A wait in _end frees the handle, so it is read only while nobody waits."""
+        """A wait in _end frees the handle, so it is read only while no thread waits."""
         if self.handle is None:
             return True
         if not self.lock.acquire(blocking=False):
@@ -131,8 +131,8 @@ class Call(Work):
     _source_rank = source_rank
 
     def get_future(self):
-        """The promise is kept at the end of the call, and `then` makes a future of it that fails in
-        C++ as well: of a Future.set_exception PyTorch's reducer would read the value."""
+        """The promise is resolved at the end of the call. `then` makes a future from it that also
+        fails in C++; after Future.set_exception PyTorch's reducer would read the value."""
         if self.future is None:
             self.promise = torch.futures.Future()
             self.future = self.promise.then(self._outcome)
@@ -149,8 +149,8 @@ class Call(Work):
 
 
 class Watcher:
-    """A thread that waits for works whose future somebody holds, in the order of their calls.
-    Callbacks of a future run in it, and may wait for another call: then a further thread waits."""
+    """A thread that waits for works with a future, in the order of their calls. Callbacks of a
+    future run in it. If a callback waits for another call, a further thread takes over."""
 
     def __init__(self):
         self.changed = threading.Condition()

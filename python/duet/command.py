@@ -20,7 +20,7 @@ _ENDS_IN = 10  # seconds that the command has to end after Ctrl-C
 
 
 class Record(dict):
-    """An object of the JSON record, whose members are attributes too: record.runs[0].title."""
+    """An object of the JSON record whose members are also attributes: record.runs[0].title."""
 
     def __getattr__(self, name):
         try:
@@ -51,7 +51,7 @@ class Result(Record):
 
 
 def _plain(value):
-    """Lists of numbers become arrays; None in them, a loss that is not finite, becomes NaN."""
+    """Lists of numbers become arrays; None in them (a loss that is not finite) becomes NaN."""
     if isinstance(value, dict):
         return Record((name, _plain(member)) for name, member in value.items())
     if isinstance(value, list):
@@ -76,7 +76,7 @@ def _words(options):
 
 
 def _as_arguments(text):
-    """The command's line with --batch-size as batch_size, as it is written in Python."""
+    """The command's line, with --batch-size written as batch_size."""
     text = re.sub(r"duet ([a-z]+) --model ([\w.-]+)", r'duet.\1("\2")', text)
     text = re.sub(r"--no-([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_") + "=False", text)
     text = re.sub(r"(?<![\w/])--(?!help)([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_"), text)
@@ -84,8 +84,8 @@ def _as_arguments(text):
 
 
 def _with_a_file(subcommand, options, folder):
-    """A torch.nn.Module as `model` becomes a file that duet.export writes, traced with `inputs`.
-    Where no data are named it takes random ones, with which twenty steps are enough."""
+    """Writes a torch.nn.Module in `model` to a file with duet.export, traced with `inputs`. Without
+    named data the run uses random data and twenty steps."""
     options = {name: value for name, value in options.items() if value is not None}
     model, inputs = options.get("model"), options.pop("inputs", None)
     if not hasattr(model, "state_dict"):
@@ -105,8 +105,8 @@ def _with_a_file(subcommand, options, folder):
 
 
 def _errors(process, progress):
-    """What the command prints on stderr, to its end. progress: its lines of losses are shown
-    meanwhile, each over the one before."""
+    """Returns what the command prints on stderr, to its end. progress: shows its lines of losses
+    meanwhile, each in place of the previous one."""
     lines, width = [], 0
     try:
         for line in process.stderr:
@@ -122,7 +122,7 @@ def _errors(process, progress):
 
 
 def _end(process):
-    """Ends a command that still runs, as Ctrl-C does: it writes its results so far."""
+    """Ends a running command as Ctrl-C does: it writes its results so far."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(_ENDS_IN)
@@ -133,8 +133,8 @@ def _end(process):
 
 @contextlib.contextmanager
 def started(subcommand, *, progress=True, **options):
-    """Runs a subcommand beside the block, which gets a function that waits for its Result. When the
-    block ends, also by Ctrl-C, the command ends."""
+    """Runs a subcommand during the block, which gets a function that waits for its Result. When the
+    block ends, even by Ctrl-C, the command ends."""
     with tempfile.TemporaryDirectory() as folder:
         record, page, output = (pathlib.Path(folder, name)
                                 for name in ("record.json", "page.html", "output"))
@@ -163,17 +163,17 @@ def started(subcommand, *, progress=True, **options):
 
 
 def run(subcommand, *, progress=True, **options):
-    """Runs a subcommand and returns its Result. An option that is True stands bare, False is its
-    --no- form, None is left out, and a list is given with commas. What the command refuses, or
-    fails at, is a DuetError with its one line, in which --batch-size is batch_size; `code` is its
-    exit status. A check that failed (exit status 3) is one too. `model` may be a torch.nn.Module,
+    """Runs a subcommand and returns its Result. An option that is True has no value, False is its
+    --no- form, None is left out, and a list is joined with commas. If the command fails or refuses
+    something, that is a DuetError with its one line, in which --batch-size is batch_size; `code` is
+    the exit status. A failed check (exit status 3) is one too. `model` may be a torch.nn.Module,
     with an example batch as `inputs`: duet.export then writes it for this run."""
     with started(subcommand, progress=progress, **options) as result:
         return result()
 
 
 def train(model=None, inputs=None, **options):
-    """duet train: one run, in the mode that `mode` names."""
+    """duet train: one run, in the mode `mode`."""
     return run("train", model=model, inputs=inputs, **options)
 
 
@@ -183,7 +183,7 @@ def compare(model=None, inputs=None, **options):
 
 
 def profile(model=None, inputs=None, **options):
-    """duet profile: where time and memory go."""
+    """duet profile: measures where time and memory go."""
     return run("profile", model=model, inputs=inputs, **options)
 
 

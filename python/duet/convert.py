@@ -1,7 +1,7 @@
-"""duet.convert: turns a file of torch.save into safetensors, the only format that Duet reads.
+"""duet.convert turns a torch.save file into safetensors, the only format that Duet reads.
 
-The file is read by torch.load with weights_only=True, so nothing in it is run. Names lose the
-prefixes of wrappers, "module." and "_orig_mod."; numbers of other types become float32."""
+torch.load reads the file with weights_only=True, so no code in it runs. Names lose the prefixes of
+wrappers, "module." and "_orig_mod."; numbers of other types become float32."""
 
 import collections.abc
 import pathlib
@@ -35,7 +35,7 @@ def _load(source):
 
 
 def _find(source, given):
-    """The dict of tensors: the whole, or the one in it under a usual name."""
+    """The dict of tensors: the whole file, or the dict in it under a usual name."""
     import torch
     if isinstance(given, torch.Tensor) or not isinstance(given, collections.abc.Mapping):
         raise DuetError(f"convert: {source}: a {type(given).__name__}, not a dict of tensors: save "
@@ -51,7 +51,7 @@ def _find(source, given):
 
 
 def _named(tensors):
-    """Without the prefixes of wrappers, unless two names would become equal."""
+    """Removes the prefixes of wrappers, unless two names would become equal."""
     short = {_WRAPPERS.sub("", name): tensor for name, tensor in tensors.items()}
     return short if len(short) == len(tensors) else tensors
 
@@ -68,10 +68,10 @@ def _array(source, name, tensor):
 
 
 def convert(source, target=None):
-    """Writes the tensors of SOURCE, a file of torch.save, as safetensors, and returns the path.
+    """Writes the tensors of SOURCE, a torch.save file, as safetensors, and returns the path.
 
-    They are a dict of tensors, such as a state_dict or a data set of x and y, or such a dict under
-    "state_dict", "model_state_dict" or "model". target: SOURCE with .safetensors by default."""
+    SOURCE has a dict of tensors, such as a state_dict or a data set of x and y, or such a dict
+    under "state_dict", "model_state_dict" or "model". Default target: SOURCE with .safetensors."""
     source = pathlib.Path(source)
     target = pathlib.Path(target) if target else source.with_suffix(".safetensors")
     if target == source or (target.exists() and target.samefile(source)):

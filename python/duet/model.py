@@ -1,10 +1,10 @@
-"""Measures a PyTorch model: the numbers with which `duet estimate` computes a model that Duet does
+"""Measures a PyTorch model. With these numbers `duet estimate` can estimate a model that Duet does
 not have.
 
     numbers = duet.describe(model, torch.randn(8, 3, 224, 224))
     duet.estimate(**numbers, batch_size=256, devices=8, device_memory="11G")
 
-The model runs forward once on tensors without memory (FakeTensorMode), so it may be of any size.
+The model runs forward once on tensors without memory (FakeTensorMode), so it may have any size.
 """
 
 import copy
@@ -14,14 +14,14 @@ from .command import Record
 
 
 class Numbers(Record):
-    """Options of `duet estimate`; as text they are the words of the command."""
+    """Options of `duet estimate`; as a string they are the words of the command."""
 
     def __str__(self):
         return " ".join(f"--{name} {value}" for name, value in self.items())
 
 
 def saved_bytes(model, inputs, named):
-    """The bytes that autograd keeps for the backward pass of these inputs, besides parameters,
+    """Returns the bytes that autograd keeps for backward with these inputs, without parameters,
     buffers, inputs and outputs; and the outputs, without memory."""
     import torch
     from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
@@ -51,10 +51,10 @@ def saved_bytes(model, inputs, named):
 
 
 def describe(model, *inputs, **named):
-    """The parameters and buffers of the model, in elements; what a sample leaves on the device for
-    its backward pass in addition to those and its input, in bytes, as autograd saves it in
-    training; the shape of a sample (of the first input), and how many numbers its output has.
-    Inputs are the model's, with the samples as the first dimension. The model does not change."""
+    """Returns the elements of the model's parameters and of its buffers; the bytes per sample that
+    autograd keeps for backward in training, in addition to these and the input; the shape of a
+    sample (of the first input); and how many numbers its output has. Inputs are the model's, with
+    the samples as the first dimension. The model does not change."""
     try:
         import torch
         from torch.utils import _pytree

@@ -4,12 +4,12 @@
     import duet.torch
     dist.init_process_group("duet")
 
-A collective works on the memory of PyTorch's tensors where it is (duet_tensor_from_host). A call
-without async_op runs in the thread that makes it; one with async_op runs in a thread of the
-library. Operations that Duet's collectives lack are made from those they have: elements of 8 and 16
-bits are reduced as int32, and the bits of BAND, BOR and BXOR are gathered and combined here.
+A collective works in place on the memory of PyTorch's tensors (duet_tensor_from_host). A call
+without async_op runs in the calling thread; one with async_op runs in a thread of the library.
+Operations that Duet's collectives lack are composed of those that exist: elements of 8 and 16 bits
+are reduced as int32, and the bits of BAND, BOR and BXOR are gathered and combined here.
 
-docs/torch_backend.md says what differs from gloo, and how PyTorch's own tests fare.
+docs/torch_backend.md lists the differences from gloo, and the results of PyTorch's own tests.
 """
 
 import atexit
@@ -41,10 +41,10 @@ _MOST_TENSORS = 4096  # handles that a group keeps
 
 class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
     """The ranks of one group. Each group is a separate job (duet_group_join), so only its ranks
-    need to come, and its failure does not affect other groups."""
+    need to join, and its failure does not affect other groups."""
 
     def __init__(self, store, rank, size, timeout, backend="duet"):
-        """backend: with this name its spans in PyTorch's profiler begin."""
+        """backend is the first part of the names of its spans in PyTorch's profiler."""
         super().__init__(rank, size)
         self.store, self.the_rank, self.the_size, self.backend = store, rank, size, backend
         self.timeout_s = max(timeout.total_seconds(), 1e-3)
@@ -141,8 +141,8 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
     # ---- how a call is made ----
 
     def _tensor(self, tensor):
-        """The handle of a tensor over the same memory. It holds only the address of the elements,
-        so it stays valid whatever happens to that memory."""
+        """A handle of a tensor over the same memory. It holds only the address of the elements, so
+        it stays valid whatever happens to that memory."""
         key = (tensor.data_ptr(), tensor.dtype, tensor.numel())
         return self.tensors.get(key) or self._new_tensor(key, tensor)
 
@@ -159,8 +159,8 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
         return handle
 
     def _forget_tensors(self):
-        """Frees the previous handles, and keeps the current ones until the next time: another
-        thread may have taken one for a call that it is about to make."""
+        """Frees the previous handles, and keeps the current ones until the next call, because
+        another thread may have taken one for a call that it is about to make."""
         with self.lock:  # no call is being made
             if self.under_way or len(self.tensors) <= _MOST_TENSORS:
                 return
@@ -169,7 +169,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
             self.aged, self.tensors = self.tensors, {}
 
     def _check(self, code, tensors=()):
-        """tensors: what the call moves. Errors name the caller's own type."""
+        """tensors are those that the call moves. Errors name the caller's own type."""
         if code:
             text = self.library.duet_error().decode(errors="replace")
             raise DuetBackendError(named(text, tensors), code)
@@ -210,7 +210,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
 
 class _State:
     """The state that all groups of a process share: the library, and the groups to leave at its
-    end. A forked child makes another."""
+    end. A forked child makes its own."""
 
     _of = {}  # by process
 
@@ -227,12 +227,12 @@ class _State:
         self.device = lib.open_host_device(self.library)
         self.nothing = ctypes.create_string_buffer(64)  # the address of tensors without elements
         atexit.register(self.leave)
-        # Processes of multiprocessing that were forked run these and not those of atexit.
+        # Forked processes of multiprocessing run these instead of atexit's functions.
         multiprocessing.util.Finalize(None, self.leave, exitpriority=0)
 
     def leave(self):
-        """At the end of the process: the other ranks are told that this one has left in good
-        order. A call that is still in flight would wait for them, so its group is not left."""
+        """Called at the end of the process: tells the other ranks that this one has left normally.
+        A call in flight would wait for them, so its group is not left."""
         for group in list(self.groups):
             if not group.under_way:
                 group.shutdown()
