@@ -1,4 +1,4 @@
-/* A worker begins and ends. rendezvous.c says how it and the others find each other. */
+/* Starts and ends a worker. rendezvous.c describes how the workers find each other. */
 #include "rpc/autograd.h"
 
 #include <stdio.h>

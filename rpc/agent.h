@@ -1,18 +1,18 @@
-/* The inside of a worker, for the files of rpc/ only. The contracts are in duet/rpc.h.
+/* The inside of a worker, only for the files of rpc/. The contracts are in duet/rpc.h.
  *
- *     links.c         how messages travel, and time     message.h  messages, checked
+ *     links.c         sends messages, keeps time        message.h  messages, checked
  *     wire.h          values as bytes                   values.c   values from and to bytes
- *     proof.h         who may come in                   pool.h     threads
- *     lifetime.h      the protocol of references        control.c  what has come
+ *     proof.h         checks who may join               pool.h     threads
+ *     lifetime.h      the protocol of references        control.c  received messages
  *     agent.c         beginning and end                 rendezvous.c  how workers find each other
- *     worker.c        what all of these need: ids, waiting, devices, the way to other workers
+ *     worker.c        shared: ids, waits, devices, sending to other workers
  *     outgoing.c      calls from here, futures          serve.c    calls to here
  *     call.c          what a function sees of its call
- *     refcount.c      who has futures, references and the values behind them
+ *     refcount.c      holders of futures, references and their values
  *     rref.c          references, the proxies
- *     autograd.h      backward through calls, in files of its own
+ *     autograd.h      backward through calls, in separate files
  *
- * Locks, in the order in which they are taken: a device; `lock` of the worker; that of the pool.
+ * Locks are taken in this order: a device, then the worker's `lock`, then the pool's.
  * Threads: the program's; the pool's, which run functions; and two for each peer (links.c). Those
  * two deliver answers and control messages, and never run a user's function. */
 #ifndef RPC_AGENT_H
@@ -39,17 +39,17 @@ struct peer {
     int rank;
     char name[NAME_BYTES];
     enum peer_state state;
-    int followed;  /* 1: it has left because another worker had ended */
-    int64_t heard; /* when its last message came */
+    int followed;  /* 1: it left because another worker had ended */
+    int64_t heard; /* time of its last message */
     char why[256]; /* PEER_GONE: the reason */
     /* its link */
-    int fd;                     /* -1: none, as of this worker itself */
-    int ended;                  /* 1: no message comes or goes any more */
-    struct frame *first, *last; /* frames to be sent; `last` is valid if there is a first */
+    int fd;                     /* -1: none; this worker itself has none */
+    int ended;                  /* 1: the link sends and receives no more */
+    struct frame *first, *last; /* frames to be sent; `last` is valid if `first` is set */
     pthread_cond_t work;
-    pthread_t attends, reads; /* the first `threads` of them are there */
+    pthread_t attends, reads; /* the first `threads` of them run */
     int threads;
-    int64_t tick; /* when `attends` looks at time next */
+    int64_t tick; /* when `attends` next checks the time */
 };
 
 struct function {
@@ -59,20 +59,20 @@ struct function {
     duet_device *device; /* NULL: none */
 };
 
-/* The result of a call from here. Two may have it: the program, and the table of calls without an
- * answer. All but `refs` is written under the worker's lock. */
+/* The result of a call from here. Two may hold it: the program, and the table of calls without an
+ * answer. All fields except `refs` are written under the worker's lock. */
 struct duet_future {
     duet_rpc *rpc;
     uint64_t id;
     int to, refs, done, code;
     char function[NAME_BYTES];
-    char text[ERROR_BYTES];  /* of code */
+    char text[ERROR_BYTES];  /* the message of code */
     struct message *answer;  /* NULL: none, or taken */
     int64_t began, deadline; /* 0: none */
     pthread_cond_t ended;
-    struct remote_op *op;           /* rpc/autograd.h: the call is one of a pass; NULL: it is not */
-    duet_autograd_context *context; /* that it holds; NULL: none */
-    uint64_t holds;                 /* the pass that has served a call, as an object; 0: none */
+    struct remote_op *op;           /* rpc/autograd.h: the call belongs to a pass; else NULL */
+    duet_autograd_context *context; /* which it holds; NULL: none */
+    uint64_t holds;                 /* the pass that served a call, as an object; 0: none */
     struct duet_future *next;       /* in its list */
 };
 
@@ -83,10 +83,10 @@ struct owner {
     int ready;             /* 1: the value exists, or `failed` says why it does not */
     struct failures failed;
     struct duet_rpc_value value;
-    duet_device *device; /* where its tensors are */
+    duet_device *device; /* has its tensors */
     void *object;
     void (*destroy)(void *object);
-    duet_params *params; /* a parameter: its set, and its index there */
+    duet_params *params; /* for a parameter: its set, and its index there */
     int param;
     struct autograd *pass; /* that a call has left; NULL: none */
 };
@@ -95,14 +95,14 @@ struct duet_rref {
     duet_rpc *rpc;
     uint64_t id;
     int owner, refs;
-    struct duet_future *created; /* of remote(): the call that makes the value; NULL: none */
+    struct duet_future *created; /* for remote(): the call that makes the value; else NULL */
 };
 
-/* Which thread has a device: in the order in which they come. Each has at most one, and gives it
- * away before it waits for another worker, so no two threads wait for each other. */
+/* Decides which thread has a device, in the order of their requests. Each has at most one, and
+ * releases it before it waits for another worker, so no two threads wait for each other. */
 struct turns {
     duet_device *device;
-    uint64_t next, serving; /* as in a shop: each thread draws a number */
+    uint64_t next, serving; /* as in a shop, each thread draws a number */
     pthread_t holder;
     int held;
 };
@@ -115,11 +115,11 @@ struct duet_rpc {
     int beyond; /* 1: TCP, so others may be on other machines */
     char secret[SECRET_BYTES];
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* peers, references, devices, the end: wakes all waits */
+    pthread_cond_t changed; /* for peers, references, devices and the end: wakes all waits */
     struct peer peers[MOST_WORKERS];
     struct function *functions; /* [function_count], filled before the first call arrives */
     int function_count;
-    struct duet_future *pending; /* the last one first */
+    struct duet_future *pending; /* newest first */
     uint64_t ids;                /* the last counter of an id */
     struct pool pool;
     struct turns turns[DUET_MAX_DEVICES];
@@ -137,27 +137,27 @@ struct duet_rpc {
 /* A call that runs here. */
 struct duet_rpc_call {
     duet_rpc *rpc;
-    struct message *said;   /* by its caller; holds what the call will make */
-    struct failures failed; /* the first */
+    struct message *said;   /* the caller's message; holds what the call will make */
+    struct failures failed; /* the first one */
     int (*run)(duet_rpc_call *call, void *context);
     void *context_of_run;
     struct duet_rpc_value args; /* a LIST */
     struct owner *self;
     struct wire_out answer;
-    int returned;          /* 1: it has returned its result */
-    duet_device *device;   /* of the function, or of the pass that it goes back over; NULL: none */
-    struct autograd *pass; /* that the function has begun; NULL: none */
+    int returned;          /* 1: the function has returned its result */
+    duet_device *device;   /* the function's, or that of its pass in backward; NULL: none */
+    struct autograd *pass; /* begun by the function; NULL: none */
     void *object;
     void (*destroy)(void *object);
 };
 
 uint64_t new_id(duet_rpc *rpc); /* under the lock */
-/* Releases the lock; after the end of a reference or of a future. */
+/* Releases the lock, after a reference or a future has ended. */
 void unlock_or_end(duet_rpc *rpc);
 
 /* ---- waiting ----
- * Around every wait for another worker: gives the device of this thread away, and lets the pool
- * start another thread in place of this one. Not under the lock. */
+ * Called around every wait for another worker: releases the device of this thread, and lets the
+ * pool start another thread in its place. Not under the lock. */
 duet_device *pause_begin(duet_rpc *rpc); /* the device; NULL: this thread had none */
 void pause_end(duet_rpc *rpc, duet_device *device);
 void device_take(duet_rpc *rpc, duet_device *device); /* both: NULL is fine */
@@ -171,36 +171,36 @@ int wait_changed(duet_rpc *rpc, int64_t deadline);
 
 /* ---- rendezvous ---- */
 int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o); /* and the secret */
-/* Opens the sockets to all other workers, and learns their names. */
+/* Opens the sockets to all other workers, and gets their names. */
 int rendezvous(duet_rpc *rpc);
 
 /* ---- links ---- */
 int links_start(duet_rpc *rpc);
-/* Both under the lock; they return at once. send_frame takes the frame. */
+/* Both are called under the lock and return at once. send_frame takes the frame. */
 void send_frame(duet_rpc *rpc, int to, struct frame *frame);
 void tell_peer(duet_rpc *rpc, int to, const struct message *m); /* one without a value */
-void links_close(duet_rpc *rpc); /* nothing comes once it has returned */
+void links_close(duet_rpc *rpc); /* no message arrives once it has returned */
 
 /* ---- peers ---- */
 int find_worker(const duet_rpc *rpc, const char *name, int *rank);
-/* Takes a received message. Under the lock. */
+/* Handles a received message. Called under the lock. */
 void take_frame(struct peer *peer, struct frame *frame);
-/* Under the lock: the worker has gone. */
+/* The worker has gone. Called under the lock. */
 void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why);
 /* The error for calls that need it: "rpc: worker 'x' has gone: why". */
 int peer_error(const duet_rpc *rpc, int rank, const char *what);
 
-/* ---- futures and references as they are held (refcount.c); under the lock ---- */
-void future_free(struct duet_future *f); /* one that nobody has */
-void future_drop(struct duet_future *f); /* one of its holders releases it */
+/* ---- holders of futures and references (refcount.c); called under the lock ---- */
+void future_free(struct duet_future *f); /* nobody may hold it */
+void future_drop(struct duet_future *f); /* a holder releases it */
 void rref_drop(duet_rref *r);
-/* One that is made here, and one that has come. NULL: no memory. */
+/* Make a reference of this worker's, and a received one. NULL: no memory. */
 duet_rref *rref_new(duet_rpc *rpc, uint64_t id, int owner);
 duet_rref *rref_arrives(duet_rpc *rpc, uint64_t id, int owner);
 void rrefs_drop(struct duet_rpc_value *v); /* the references in it */
-void value_drop(struct duet_rpc_value *v); /* with them */
-/* Before what was written is sent to `to`: the owners of its references count them. Not under the
- * lock. */
+void value_drop(struct duet_rpc_value *v); /* the value and these */
+/* Called before a written value is sent to `to`: the owners of its references count them. Not under
+ * the lock. */
 int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to);
 
 /* ---- calls ---- */
@@ -211,13 +211,13 @@ struct outgoing {
     int count;
     double timeout_s;
     uint64_t self, rref;            /* as in struct message */
-    duet_rref **leaves;             /* becomes the reference to the pass that it leaves; NULL */
-    duet_autograd_context *context; /* NULL: the call is in none */
-    struct remote_op *op;           /* the call of a pass, whose path and vars these are */
-    const struct path *path;        /* NULL: the call is of no pass */
+    duet_rref **leaves;             /* receives the reference to the pass it leaves; or NULL */
+    duet_autograd_context *context; /* NULL: none */
+    struct remote_op *op;           /* the call of a pass, with this path and these vars */
+    const struct path *path;        /* NULL: not a call of a pass */
     struct var_list *vars;
 };
-/* The arguments of duet_rpc_sync and similar; ERR_USAGE if they are invalid. */
+/* Checks the arguments of duet_rpc_sync and similar functions; ERR_USAGE: they are invalid. */
 int check_count(const char *function, const struct duet_rpc_value *args, int count);
 int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *function,
                const struct duet_rpc_value *args, int count, double timeout_s);
@@ -225,7 +225,7 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
 /* The second half of a call that waits; code: that of its beginning, OK if there is a future. */
 int call_finish(struct duet_future *f, int code, struct duet_rpc_value *result);
 void future_wait(struct duet_future *f);
-/* Waits, and takes the result, its tensors on `device`. */
+/* Waits and takes the result; its tensors are made on `device`. */
 int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result);
 void future_answer(duet_rpc *rpc, struct message *answer); /* takes it */
 void futures_of_dead(duet_rpc *rpc, int rank);
@@ -234,7 +234,7 @@ void futures_expire(duet_rpc *rpc); /* ends the calls that are late */
 int method_of(struct outgoing *o, duet_rref *r, const char *method,
               const struct duet_rpc_value *args, int count, double timeout_s);
 
-/* A call of the library's own function to the owner. ERR_TIMEOUT: the value came too late. */
+/* Prepares a call of the library's function at the owner. ERR_TIMEOUT: the value was late. */
 int to_owner(struct outgoing *o, duet_rref *r, const char *function, double timeout_s);
 int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o);
 
@@ -242,17 +242,17 @@ int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o);
 /* Runs the function and answers. */
 void serve_call(duet_rpc *rpc, struct message *m);
 int add_functions(duet_rpc *rpc, const struct duet_rpc_function *functions, int count);
-/* ERR_USAGE: the name is the library's: what the user calls may not begin with "duet.". */
+/* ERR_USAGE: the name begins with "duet.", which is reserved for the library. */
 int user_name_check(const char *name);
 
 /* ---- values ---- */
-/* Writes a value, which `depth` lists are around. */
+/* Writes a value inside `depth` lists. */
 int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int depth);
 /* After the last use of the written value: frees the bytes and releases its references. */
 void values_done(duet_rpc *rpc, struct wire_out *w);
 /* Makes the tensors of a received value, on `device`. */
 int value_make(struct duet_rpc_value *v, duet_device *device);
-/* Makes the one value that this worker has written for itself. */
+/* Makes the single value that this worker has written for itself. */
 int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
                struct duet_rpc_value *out);
 

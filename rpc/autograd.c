@@ -1,6 +1,6 @@
-/* The passes of a context: each call of a function that carries vars has its own tape, which
- * lives as long as its caller's. The file also says who begins a pass, what a pass takes from a
- * call, and what is kept of it when the function has ended. */
+/* The passes of a context: each call that carries vars has its own tape, which lives as long as its
+ * caller's. This file begins passes, passes a call's vars to them, and decides what remains of a
+ * pass when the function has ended. */
 #include "rpc/autograd.h"
 
 #include <stdlib.h>

@@ -1,27 +1,27 @@
-/* Distributed autograd from the inside, for the files of rpc/ only. The contracts are in
+/* The inside of distributed autograd, only for the files of rpc/. The contracts are in
  * duet/autograd.h.
  *
- *     context.c      contexts: they begin, spread with calls, and end everywhere
- *     autograd.c     passes: a tape each, its parameters, what lives as long
+ *     context.c      contexts: how they begin, spread with calls, and end everywhere
+ *     autograd.c     passes: a tape each, with its parameters and objects of equal life
  *     remote_op.c    a call as a node of its caller's tape
- *     backward.c     back over the tapes, here and at the callees
+ *     backward.c     backward over the tapes, here and at the callees
  *     grad_sums.c    the gradients of a context, added in the order of paths
  *     distributed_optimizer.c
  *
- * A call from a pass P to a function that begins a pass Q, and the way back:
+ * A call from a pass P to a function that begins a pass Q, and its backward:
  *
  *     P   ..  send(arg) ................. fire  receive(result)  ..
  *                |                         |        ^
  *     Q          +--> arg  ..  ..  returned var ----+
  *
- *     P   ..  receive: notes the gradient; fire: calls "duet.backward" of Q; send: waits for it
+ *     P   ..  receive: stores the gradient; fire: calls "duet.backward" of Q; send: waits for it
  *     Q       one backward from the returned vars; its answer has the gradients of the arguments
  *
- * send, fire and receive are nodes of P's tape. So the walk back visits them in the reverse order
- * of the forward pass, and it makes no call for a node that it does not reach. So no dependencies
- * are counted over workers, and nobody waits for a gradient that never comes.
+ * send, fire and receive are nodes of P's tape. So backward visits them in the reverse order of the
+ * forward pass, and makes no call for a node that it does not reach. So no worker counts
+ * dependencies on others, or waits for a gradient that never arrives.
  *
- * The worker's lock guards all lists; a tape, like its device, belongs to one thread at a time. */
+ * The worker's lock guards all lists. A tape, like its device, belongs to one thread at a time. */
 #ifndef RPC_AUTOGRAD_H
 #define RPC_AUTOGRAD_H
 
@@ -32,7 +32,7 @@
 /* The vars of a message, in the order in which they are written. */
 struct var_list {
     duet_tape *tape;
-    int records; /* 0: there is no context, so vars travel as tensors */
+    int records; /* 0: no context exists, so vars are sent as tensors */
     int count;
     duet_var *var[MOST_VARS];
 };
@@ -45,45 +45,45 @@ struct kept_tensor {
 struct autograd {
     duet_autograd_context *context; /* NULL: the call was made without one */
     duet_rpc *rpc;
-    uint64_t call; /* that it serves, and the id of the reference to it; 0: the program's own */
+    uint64_t call; /* which it serves, also the id of the reference to it; 0: the program's own */
     struct path path;
-    uint32_t calls; /* made from it so far */
+    uint32_t calls; /* made from this pass so far */
     duet_device *device;
     duet_tape *tape;
-    duet_params *params;       /* the program's; NULL: none */
-    struct duet_params shadow; /* the same values, with gradients of the pass's own */
+    duet_params *params;       /* the program's own; NULL: none */
+    struct duet_params shadow; /* the same values, with this pass's gradients */
     duet_var *argument[MOST_VARS];
     struct var_list returned;
-    struct duet_rpc_value args; /* of the call, without the references in it */
+    struct duet_rpc_value args; /* of the call, without its references */
     struct kept_tensor *kept;
     struct remote_op *ops; /* the last one first */
-    uint64_t turn;         /* of the current or last walk; 0: there was none */
+    uint64_t turn;         /* number of the current or last backward; 0: none */
     int walking, retain;
     struct autograd *next;
 };
 
-/* A call that was made from a pass. */
+/* A call made from a pass. */
 struct remote_op {
     struct autograd *pass;
-    int to, left;     /* left: gradients of `sent` that the walk has yet to take */
-    duet_rref *there; /* the pass that the call leaves at `to`; NULL: none */
+    int to, left;     /* left: gradients of `sent` still to be taken by backward */
+    duet_rref *there; /* the pass left at `to` by the call; NULL: none */
     struct var_list sent;
-    duet_var *out, *in; /* stand for the call as a whole: all of sent led to it; it led to all of
-                           received. `in` NULL: no result has come, as of a remote one whose value
-                           nobody has asked for */
+    duet_var *out, *in; /* represent the whole call: all of `sent` lead to it, and it leads to all
+                           of `received`. `in` NULL: no result has arrived, as for a remote call
+                           whose value nobody has fetched */
     duet_var *received[MOST_VARS];
     duet_future *under_way; /* "duet.backward" */
     struct duet_rpc_value gradients;
     struct remote_op *next;
 };
 
-/* The terms that one backward of one pass adds to the gradients of some parameters. */
+/* The terms that one backward over one pass adds to the gradients of some parameters. */
 struct grad_part {
-    duet_params *params;   /* which may be gone when the context ends */
+    duet_params *params;   /* may be freed before the context ends */
     struct device *device; /* theirs */
-    uint64_t turn;         /* which backward of the context, from 1; 0: a sum of earlier ones */
+    uint64_t turn;         /* the number of the backward, from 1; 0: a sum of earlier ones */
     struct path path;
-    float *arena;   /* laid out as the values; device memory, owned */
+    float *arena;   /* laid out like the values; device memory, owned */
     char *has_grad; /* [parameter], owned */
     struct grad_part *next;
 };
@@ -92,42 +92,42 @@ struct duet_autograd_context {
     duet_rpc *rpc;
     uint64_t id;
     int creator;
-    int users, left; /* the program's handle and calls in flight; passes that calls have left */
+    int users, left; /* the program's handle and calls in flight; passes left by calls */
     int walking;
     uint32_t own_passes;
     uint64_t turn;
-    struct autograd *passes; /* the program's own, the last one first */
+    struct autograd *passes; /* the program's own, newest first */
     struct grad_part *parts;
     duet_autograd_context *next;
 };
 
 /* ---- context.c; under the lock ---- */
-/* A call with this id has come: the context, made where it is new; NULL: no memory, or `only_known`
- * and it is not known. It stays until context_leave. */
+/* Returns the context of a received call with this id, and makes it if it is new. NULL: no memory,
+ * or it is unknown and `only_known`. It stays until context_leave. */
 duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int only_known);
 void context_leave(duet_autograd_context *c);
-void context_forget_pass(duet_autograd_context *c); /* one that a call had left has ended */
-void contexts_free_all(duet_rpc *rpc); /* not under the lock: at the end of the worker */
+void context_forget_pass(duet_autograd_context *c); /* a pass left by a call has ended */
+void contexts_free_all(duet_rpc *rpc); /* not under the lock; at the end of the worker */
 
 /* ---- autograd.c ---- */
-void pass_free(struct autograd *pass); /* by the thread that has its device */
+void pass_free(struct autograd *pass); /* called by the thread that has its device */
 int pass_keep(struct autograd *pass, duet_tensor *tensor);
-/* A parameter of the pass, of one sample, as a var of the parameter's own shape. */
+/* A parameter of the pass as a var with the parameter's own shape, for one sample. */
 duet_var *pass_parameter(duet_tape *tape, int i);
-/* params with gradients at `arena` (NULL: none yet), laid out as the values. ERR_MEMORY. */
+/* Makes params with gradients at `arena` (NULL: none yet), laid out like the values. ERR_MEMORY. */
 int shadow_params(struct duet_params *out, duet_params *params, float *arena);
 void shadow_free(struct duet_params *shadow);
 void shadow_place(struct duet_params *shadow, float *arena);
 
-/* The function of a call has ended: its pass stays, or goes. */
+/* Keeps or frees the pass of a call whose function has ended. */
 void pass_of_call_ends(duet_rpc_call *call, int code);
 
 /* ---- remote_op.c ---- */
-/* The result of a call has come: its float tensors become vars of the tape. */
+/* The float tensors in the received result of a call become vars of the tape. */
 int remote_op_result(struct remote_op *op, struct duet_rpc_value *result);
 int remote_ops_finish(struct autograd *pass, int code); /* waits for pending calls */
 
-/* The gradients that vars (NULL: none) have, as a list that borrows them. */
+/* The gradients of vars (NULL: none), as a list that borrows them. */
 struct gradients {
     struct duet_tensor tensor[MOST_VARS];
     struct duet_rpc_value item[MOST_VARS];
@@ -140,12 +140,12 @@ int is_gradient_of(const duet_tensor *grad, const duet_var *x); /* by type and s
 int serve_backward(duet_rpc_call *call, void *context);
 
 /* ---- grad_sums.c ---- */
-/* Takes arena and has_grad. */
+/* Adds a part, and takes arena and has_grad. */
 int grad_sums_add(struct autograd *pass, uint64_t turn, float *arena, char *has_grad);
-/* The sum of all parts; NULL: there is none. By the thread that has the device. */
+/* The sum of all parts; NULL: none exists. Called by the thread that has the device. */
 int grad_sums_fold(duet_autograd_context *c, duet_params *params, struct grad_part **out);
 void grad_sums_free(duet_autograd_context *c,
-                    duet_device *device); /* those on this device; NULL: all */
+                    duet_device *device); /* only those on this device; NULL: all */
 
 /* ---- distributed_optimizer.c ---- */
 int is_optimizer(const struct owner *o);

@@ -1,6 +1,6 @@
-/* Backward over the tapes. In the program's own pass it starts from the roots; in a pass that has
- * served a call, from the gradients of the returned vars. Either way it is one walk over one tape,
- * in which the calls made from it are nodes (remote_op.c). */
+/* Runs backward over the tapes. It starts from the roots in the program's own pass, and from the
+ * gradients of the returned vars in a pass that served a call. Either way it is one walk over one
+ * tape, whose nodes include the calls made from it (remote_op.c). */
 #include <stdlib.h>
 #include <string.h>
 

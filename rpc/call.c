@@ -1,4 +1,4 @@
-/* A call as its function sees it: its arguments, each checked, and how to return a result. */
+/* A call as its function sees it: its arguments, each with a check, and its result. */
 #include "rpc/agent.h"
 
 int duet_rpc_call_error(duet_rpc_call *call) {

@@ -1,10 +1,10 @@
-/* Contexts of distributed autograd: a context begins at its creator. Another worker knows it while
- * a call runs in it there, or has left a pass.
+/* Contexts of distributed autograd. A context begins at its creator. Another worker knows it while
+ * a call in it runs there, or after a call has left a pass there.
  *
- * A pass that a call has left is an object of this worker (refcount.c). Its caller's tape has the
- * only reference to it. So the end follows the calls: the creator frees its passes and with them
- * its references to the passes that they have led to, and so on. A worker that dies releases all of
- * its own. A context's gradients at a worker are freed with its last pass there. */
+ * A pass left by a call is an object of this worker (refcount.c), and its caller's tape has the
+ * only reference to it. So a context ends along its calls: the creator frees its passes, and with
+ * them its references to the passes at the callees, and so on. A worker that dies releases all its
+ * passes. A context's gradients at a worker are freed with its last pass there. */
 #include <stdlib.h>
 #include <string.h>
 

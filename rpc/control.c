@@ -1,7 +1,7 @@
-/* Handles messages that have arrived from a worker. Nothing here waits or runs a function of the
- * user, so answers come even when all threads of the pool are busy. Messages from a worker that
- * counts as gone are ignored. The end of a worker's process is noticed at once, by the end of its
- * stream; a BYE before it says that the worker left on purpose. */
+/* Handles messages from other workers. Nothing here waits or runs a user's function, so answers
+ * arrive even when all threads of the pool are busy. Messages from a worker that counts as gone are
+ * ignored. The end of a worker's process is noticed at once as the end of its stream; a BYE before
+ * it says that the worker left on purpose. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* One optimizer at each distinct owner: an object of the class duet.Optimizer, which holds one of
+/* Each distinct owner has one optimizer, an object of the class duet.Optimizer. It holds one of
  * Duet's optimizers for each duet_params among its parameters. A step is one call to each owner. */
 #include <stdlib.h>
 #include <string.h>

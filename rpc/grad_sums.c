@@ -1,6 +1,6 @@
-/* The gradients of a context at one worker. Each walk over a pass leaves a part. The parts arrive
- * in any order, and are added in the order of their paths when they are needed. So the bits of a
- * sum do not depend on time. */
+/* The gradients of a context at one worker. Each backward over a pass leaves a part. The parts
+ * arrive in any order, but are added in the order of their paths when they are needed. So the bits
+ * of a sum do not depend on timing. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,13 +1,13 @@
-/* Links: how messages get from worker to worker. A link is the socket to one peer, which
- * rendezvous.c has opened. Two threads look after it:
+/* Links carry messages from worker to worker. A link is the socket to one peer, which rendezvous.c
+ * has opened. Two threads serve it:
  *
  *     read_frames    takes messages, and reports the end of the stream
  *     attend         writes what the socket did not take at once, and once a second says "I am
  *                    here", and notices if the peer does not
  *
- * So a sender never waits for a peer. A message that a worker sends to itself arrives at once. A
- * worker that has sent nothing for `silence_s` counts as gone: it is stopped, or its machine is. It
- * is told so, in case it continues. */
+ * So a sender never waits for a peer. A message to the worker itself arrives at once. A worker that
+ * has sent nothing for `silence_s` counts as gone: it is stopped, or its machine is. A message
+ * tells it so, in case it continues. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Messages are written, read and checked: see message.h. */
+/* Writes, reads and checks messages: see message.h. */
 #include "rpc/agent.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Messages from one worker to another:
  *
- *     bytes of the whole (8) | kind (8) || fields | text | value
+ *     bytes in total (8) | kind (8) || fields | text | value
  *
  * All kinds have the same fields; a field that a kind does not use is 0. This is the only place
  * that checks messages from a link: message_read checks every number, name and length before
@@ -19,16 +19,16 @@ enum { ID_BITS = 48, NAME_BYTES = WIRE_NAME };
 enum message_kind {
     MESSAGE_CALL = 1,
     MESSAGE_ANSWER,
-    MESSAGE_LIFE,     /* of references: `code` is the kind in rpc/lifetime.h */
+    MESSAGE_LIFE,     /* for references: `code` is the kind in rpc/lifetime.h */
     MESSAGE_PING,     /* "I am here" */
-    MESSAGE_LEAVE,    /* the worker waits for the end of all */
-    MESSAGE_BYE,      /* the worker ends as planned, or by this error of its shutdown */
+    MESSAGE_LEAVE,    /* the worker waits until all leave */
+    MESSAGE_BYE,      /* the worker ends normally, or with this error of its shutdown */
     MESSAGE_GIVEN_UP, /* "you have been silent for too long": the sender ignores later messages */
     MESSAGE_KINDS
 };
 
 struct message_header {
-    uint64_t bytes; /* with the header */
+    uint64_t bytes; /* including the header */
     uint64_t kind;
 };
 
@@ -39,8 +39,8 @@ struct frame {
     struct frame *next;
 };
 
-/* The position of a pass of autograd among the calls of its context: the number of the creator's
- * pass, that of the call in it, and so on inwards. */
+/* The position of an autograd pass among the calls of its context: the number of the creator's
+ * pass, the number of the call in it, and so on inwards. */
 enum { MOST_PATH = 64 };
 struct path {
     uint32_t depth, step[MOST_PATH];
@@ -49,7 +49,7 @@ struct path {
 struct message {
     enum message_kind kind;
     int from;
-    /* the fields, as they travel */
+    /* the fields, as they are sent */
     uint64_t call;          /* the id of a call, which its answer repeats */
     uint64_t code;          /* of an answer, or the kind of LIFE or BYE */
     uint64_t self;          /* the reference whose method it is; 0: none */
@@ -59,31 +59,31 @@ struct message {
     struct path path;       /* CALL: where a pass of it would stand */
     const char *text;       /* CALL: the function; ANSWER: of the error */
     struct duet_rpc_value value; /* CALL: a list, the arguments; ANSWER: the result. Owned */
-    /* what has come */
-    struct frame *frame; /* owned; all texts point into it */
-    duet_rpc *rpc;       /* that received it */
-    int wrong;           /* why a call is refused, with its text; OK */
+    /* for a received message */
+    struct frame *frame; /* owned; all strings point into it */
+    duet_rpc *rpc;       /* the worker that received it */
+    int wrong;           /* why a call is refused; or OK */
     char why[ERROR_BYTES];
-    /* reserved by the worker for a call, before it runs */
+    /* reserved by the worker for a call before it runs */
     duet_autograd_context *entered; /* which it holds; NULL: none */
-    uint64_t holds;                 /* the object of its method, which it holds; 0: none */
-    uint64_t makes, leaves; /* the references whose value and pass it makes, both held; 0: none */
+    uint64_t holds;                 /* the object of its method, which the call holds; 0: none */
+    uint64_t makes, leaves;         /* references to its value and its pass, both held; 0: none */
 };
 
-static inline int id_worker(uint64_t id) { /* the worker that made it */
+static inline int id_worker(uint64_t id) { /* its creator */
     return (int)(id >> ID_BITS);
 }
 
-/* Header and fields into w; the value is to be put after them. */
+/* Writes header and fields into w; the caller then writes the value. */
 void message_begin(struct wire_out *w, const struct message *m);
-/* What is in w, as a frame. NULL: out of host memory, or too large (wire_error). */
+/* Makes a frame from w. NULL: out of host memory, or too large (wire_error). */
 struct frame *message_end(struct wire_out *w);
 void frame_free(struct frame *frame); /* NULL is fine */
 
-int header_is_good(const struct message_header *header); /* 0: no peer of ours sends it */
-/* Takes the frame, which `from` has sent to this worker; the references in it have arrived. Under
- * the lock. ERR_FAILED: it is invalid; the message then has its kind, and `call` if that was read,
- * and must still be dropped. An invalid answer counts as one with an error. */
+int header_is_good(const struct message_header *header); /* 0: no correct peer sends it */
+/* Takes the frame, which `from` has sent to this worker; the references in it have arrived. Called
+ * under the lock. ERR_FAILED: it is invalid; the message then has its kind, and `call` if that was
+ * read, and must still be dropped. An invalid answer counts as one with an error. */
 int message_read(struct message *m, struct frame *frame, duet_rpc *rpc, int from);
 void message_drop(struct message *m); /* under the lock; NULL is fine; frees m */
 

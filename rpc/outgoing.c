@@ -1,4 +1,4 @@
-/* Calls from here: they are sent, and their futures wait for the answer.
+/* Calls from this worker: sends them, and lets their futures wait for the answers.
  *
  * A future is held by the program and by the table of calls without an answer. It ends with the
  * answer, with the end of the worker it was sent to, or at its deadline, which whoever waits for it

@@ -1,8 +1,8 @@
-/* Threads: see pool.h.
+/* The threads of the pool: see pool.h.
  *
  * Two waits here have no deadline, because a timeout would not help. A thread without a job waits
- * for nobody: pool_close ends it. pool_close waits for running jobs; their own waits for other
- * workers have ended before it is called (rpc->stop). */
+ * until pool_close ends it. pool_close waits for running jobs; their own waits for other workers
+ * have ended before it is called (rpc->stop). */
 #include "rpc/pool.h"
 
 #include <stdlib.h>

@@ -24,16 +24,16 @@ struct pool {
     pthread_cond_t work, ended;
     struct job *first, *last;
     int queued, limit, stop;
-    int count, idle, waiting; /* threads: all, without a job, inside pool_pause */
+    int count, idle, waiting; /* numbers of threads: all, without a job, inside pool_pause */
 };
 
 void pool_open(struct pool *pool, int limit);
-/* Runs run(context) on a thread. ERR_MEMORY: it cannot. */
+/* Runs run(context) on a thread. ERR_MEMORY: no thread or memory. */
 int pool_run(struct pool *pool, void (*run)(void *context), void *context);
-/* Around a wait; has no effect in a thread outside the pool. */
+/* Called around a wait; they have no effect in a thread outside the pool. */
 void pool_pause(struct pool *pool);
 void pool_resume(struct pool *pool);
 int pool_has_this_thread(const struct pool *pool);
-void pool_close(struct pool *pool); /* waits for running jobs and runs the others itself */
+void pool_close(struct pool *pool); /* waits for running jobs and runs all others itself */
 
 #endif

@@ -1,13 +1,12 @@
-/* Checks who a peer is: it says its name and proves that it knows the job's secret, without sending
- * the secret.
+/* Checks a peer's identity: the peer sends its name and proves that it knows the job's secret,
+ * without sending the secret.
  *
  *     each side    an opening with its own nonce
  *     each side    its hello, and HMAC-SHA256(secret; role, own nonce, peer's nonce, hello)
  *
  * An eavesdropper learns nothing that helps in another connection, because the nonces differ there.
- * A message cannot be sent back to the side that made it, because it contains the role. The proof
- * holds for the beginning of a connection; against changes to later messages a tunnel helps
- * (docs/rpc.md). */
+ * A message cannot be reflected to its sender, because it contains the role. The proof protects the
+ * beginning of a connection; a tunnel protects later messages (docs/rpc.md). */
 #ifndef RPC_PROOF_H
 #define RPC_PROOF_H
 
@@ -18,25 +17,25 @@ enum { HELLO_MAGIC = 0x48505244, WIRE_VERSION = 10 };
 enum { HELLO_NAME = 128, PLACE_BYTES = 64, NONCE_BYTES = 32, PROOF_BYTES = 32 };
 
 struct opening {
-    uint32_t magic, version;    /* in the machine's own byte order: another one fails here */
-    uint8_t nonce[NONCE_BYTES]; /* drawn for each connection */
+    uint32_t magic, version;    /* in the machine's byte order: another order fails here */
+    uint8_t nonce[NONCE_BYTES]; /* random, for each connection */
 };
 
 struct hello {
     int32_t rank, world;
     char name[HELLO_NAME];
-    char place[PLACE_BYTES]; /* where it listens: "HOST:PORT"; "": nowhere, or all know it */
+    char place[PLACE_BYTES]; /* where it listens: "HOST:PORT"; "": nowhere, or known to all */
 };
 
-/* ERR_USAGE: the peer is not a worker, or has another version. */
+/* ERR_USAGE: the peer is no worker, or has another version. */
 int opening_check(const struct opening *opening);
 
-/* 1: it has 1 to 127 letters, digits, or one of `others`. NULL is fine. */
+/* Returns 1 if the name has 1 to 127 letters, digits, or characters of `others`. NULL is fine. */
 int name_is_good(const char *name, const char *others);
-int worker_name_check(const char *name); /* the others are "_", ":" and "-" */
+int worker_name_check(const char *name); /* `others` are "_", ":" and "-" */
 
-/* ERR_USAGE: the peer was started for another world, has a rank that is not in it, or no proper
- * name. To be called once the hello's proof has been checked. */
+/* Call it after the hello's proof has been checked. ERR_USAGE: the peer was started for another
+ * world, has a rank outside it, or an invalid name. */
 int hello_check(const struct hello *hello, const struct hello *own);
 
 enum proof_role { ROLE_DIALS = 1, ROLE_LISTENS };
@@ -44,12 +43,12 @@ enum proof_role { ROLE_DIALS = 1, ROLE_LISTENS };
 /* The secret and the data: at most 960 bytes each. */
 void hmac_sha256(uint8_t out[PROOF_BYTES], const char *secret, const void *data, size_t bytes);
 
-/* What one side says about itself. The nonces: its own, and that of its peer. */
+/* Proves what one side sends about itself, with its own nonce and its peer's. */
 void proof_make(uint8_t proof[PROOF_BYTES], const char *secret, enum proof_role role,
                 const uint8_t *own, const uint8_t *peer, const struct hello *hello);
 
-/* ERR_USAGE: it is not the proof that a peer with the secret makes; compares in constant time.
- * role and nonces are those of the peer: `own` is its own. */
+/* Compares in constant time. ERR_USAGE: a peer with the secret makes another proof. role and nonces
+ * are the peer's: `own` is its own. */
 int proof_check(const uint8_t proof[PROOF_BYTES], const char *secret, enum proof_role role,
                 const uint8_t *own, const uint8_t *peer, const struct hello *hello);
 

@@ -1,6 +1,6 @@
-/* Which holder has which object. The last release frees a future or a reference, which the program,
- * the table of calls and one another hold. `life` says when the last reference to a value of this
- * worker is gone. The value is then freed on a thread of the pool, because an object's `destroy` is
+/* Counts the holders of objects. The program, the table of calls and other objects hold futures and
+ * references, and the last release frees them. `life` reports when the last reference to a value of
+ * this worker is gone. A thread of the pool then frees the value, because an object's `destroy` is
  * the user's function and the tensors need their device. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* A call as a node of its caller's tape: the vars in its arguments lead to the vars in its result.
- * autograd.h draws the nodes and the way back. */
+ * autograd.h draws the nodes and their backward. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,17 +1,17 @@
-/* Connects the workers of a job: at the end each pair has one socket.
+/* Connects the workers of a job: afterwards each pair has one socket.
  *
- *     the others    listen themselves, and dial rank 0           ->  rank 0
+ *     the others    listen, and dial rank 0                      ->  rank 0
  *     each side     opening: a random number  ->  hello and proof (proof.h)
- *     rank 0        once all have come, or one is wrong here: the roll of names and addresses, or
- *                   why there is no job                             ->  the others
- *     rank r        dials the lower ones at their addresses, and waits for the higher ones
+ *     rank 0        when all have joined, or one is refused: the list of names and addresses, or
+ *                   the reason for the failure                   ->  the others
+ *     rank r        dials the lower ranks at their addresses, and waits for the higher ones
  *
- * On one machine the addresses are names made of the user, the job and the rank. With TCP rank 0
- * listens at MASTER_ADDR:MASTER_PORT, and each other worker at its own address that leads there.
+ * On one machine the addresses are names made from the user, the job and the rank. With TCP rank 0
+ * listens at MASTER_ADDR:MASTER_PORT, and each other worker where its route there begins.
  *
- * A secret from Duet's launcher or from the user tells jobs apart. Without one a job is known by
- * its environment variables. That is enough inside a machine, where the kernel tells which user a
- * peer belongs to; over TCP a secret is required. */
+ * A secret from Duet's launcher or from the user distinguishes jobs. Without a secret a job is
+ * identified by its environment variables. That is enough inside a machine, where the kernel
+ * reports the user of a peer; over TCP a secret is required. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

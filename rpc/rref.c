@@ -1,5 +1,5 @@
-/* The program's references: making them, passing them on, fetching their values, and calling
- * methods by their proxies. lifetime.h decides how long the value lives. */
+/* The program's references: makes them, passes them on, fetches their values, and calls methods
+ * through proxies. lifetime.h decides how long a value lives. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Calls to here: a thread of the pool makes the arguments, takes the device of the function, runs
- * it and sends the answer. Errors of a function are returned to the caller as one line; nothing is
- * printed. */
+/* Serves calls to this worker: a thread of the pool makes the arguments, takes the device of the
+ * function, runs it and sends the answer. A function's error is returned to the caller as one line;
+ * nothing is printed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

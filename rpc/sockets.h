@@ -1,21 +1,21 @@
 /* Sockets between workers: TCP, and abstract unix sockets, which only processes of this user on
- * this machine may use, as the kernel confirms. All are closed on exec. */
+ * this machine may use; the kernel confirms the user. All are closed on exec. */
 #ifndef RPC_SOCKETS_H
 #define RPC_SOCKETS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* beyond 1: TCP, at "HOST:PORT" or "[HOST]:PORT", port 0 for any; else the name of an abstract
- * socket. The listener does not block. */
+/* With beyond 1 it uses TCP, at "HOST:PORT" or "[HOST]:PORT", port 0 for any; otherwise `address`
+ * is the name of an abstract socket. The listener does not block. */
 int socket_listen(int *fd, int beyond, const char *address);
-int socket_dial(int *fd, int beyond, const char *address); /* ERR_PEER: nobody listens there */
-/* The next connection; -1, with errno: none, or no descriptor is free. */
+int socket_dial(int *fd, int beyond, const char *address); /* ERR_PEER: no listener */
+/* The next connection; or -1 with errno: none waits, or no descriptor is free. */
 int socket_accept(int listener, int beyond);
-/* Reads until all bytes have come. deadline 0: none. ERR_PEER: the stream has ended, or it is late;
- * the text is that of an opening. */
+/* Reads until all bytes have arrived. deadline 0: none. ERR_PEER: the stream has ended, or is late;
+ * the message is for an opening. */
 int socket_read(int fd, void *out, size_t bytes, int64_t deadline);
-/* "HOST:PORT" of its own end. any_port 1: with port 0. */
+/* The "HOST:PORT" of this end; with any_port 1 the port is 0. */
 int socket_place(int fd, int any_port, char *place, size_t bytes);
 
 #endif

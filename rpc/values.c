@@ -1,4 +1,4 @@
-/* Values of the program become bytes, and bytes become values. Tensors are read from their device
+/* Converts values of the program to bytes, and bytes to values. Tensors are read from their device
  * and made on one; references are passed on and received (rref.c). */
 #include <stdlib.h>
 #include <string.h>

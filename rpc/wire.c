@@ -1,4 +1,4 @@
-/* Writing and reading values: see wire.h. */
+/* Writes and reads values: see wire.h. */
 #include "rpc/wire.h"
 
 #include <stdlib.h>

@@ -2,13 +2,13 @@
  *
  *     NONE                 type
  *     INT, NUMBER          type, 8 bytes
- *     TEXT, BYTES          type, length (8), the bytes; a text with its 0
+ *     TEXT, BYTES          type, length (8), the bytes; a string with its final 0
  *     LIST                 type, count (4), the items
  *     RREF                 type, struct wire_rref
  *     TENSOR               type, struct wire_tensor, the elements
  *
  * Reading checks every length and id. A tensor that was just read has the type COMES_TENSOR and
- * points into the bytes, until it is made on its device (rpc/values.c). */
+ * points into the bytes until it is made on its device (rpc/values.c). */
 #ifndef RPC_WIRE_H
 #define RPC_WIRE_H
 
@@ -18,10 +18,10 @@
 #include "duet.h"
 
 enum {
-    MOST_VARS = 16,        /* of a message */
-    MOST_VALUES = 1 << 20, /* of a call or a list */
+    MOST_VARS = 16,        /* in a message */
+    MOST_VALUES = 1 << 20, /* in a call or a list */
     DEEPEST_LIST = 16,     /* lists in lists */
-    WIRE_NAME = 128        /* of a function, a class, a worker: with its 0 */
+    WIRE_NAME = 128        /* bytes of a name, with its final 0 */
 };
 
 /* The largest message: a tensor of 2^31 - 1 doubles, and some room. */
@@ -31,11 +31,11 @@ static const uint64_t MESSAGE_MOST_BYTES = (uint64_t)17 << 30;
 struct wire_out {
     uint8_t *data;                /* owned */
     size_t bytes, room, value_at; /* value_at: where the value begins */
-    int failed;                   /* what wire_error says */
-    struct var_list *vars;        /* rpc/autograd.h: the vars of the message; NULL: none may be */
+    int failed;                   /* for wire_error */
+    struct var_list *vars;        /* rpc/autograd.h: the vars of the message; NULL: not allowed */
     duet_rref **passed;           /* [passed_count] the references in it so far, held; owned */
     int passed_count;
-    int numbered; /* 1: tensors that came as VAR are VAR again, of the same number */
+    int numbered; /* 1: tensors received as VAR are VAR again, with the same number */
 };
 int wire_error(
     const struct wire_out *w); /* out of host memory, or too large: the same for all puts */
@@ -51,19 +51,19 @@ struct wire_rref {
 
 struct wire_tensor {
     uint8_t type, rank;
-    uint8_t number; /* of a var, whose gradient is wanted: among those of the message, from 1; 0 */
+    uint8_t number; /* number of a var in the message, whose gradient is wanted, from 1; or 0 */
     int32_t shape[DUET_MAX_RANK];
 };
 
 enum { COMES_TENSOR = 64 };
 
 struct wire_in {
-    duet_rpc *rpc; /* who reads */
+    duet_rpc *rpc; /* the reader */
     const uint8_t *data;
     size_t bytes, at;
 };
-/* Each returns ERR_FAILED where the bytes end or make no sense. A value that was read has its
- * references, also after an error: value_drop. Under the lock. */
+/* Each returns ERR_FAILED if the bytes end or are invalid. A value that was read holds its
+ * references, even after an error: value_drop. Called under the lock. */
 int wire_get(struct wire_in *w, void *out, size_t bytes);
 int wire_get_text(struct wire_in *w, const char **out);
 int wire_read(struct wire_in *w, struct duet_rpc_value *out);

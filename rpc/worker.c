@@ -1,5 +1,5 @@
-/* Shared by the files of a worker: ids, waiting, the devices of threads, and sending to other
- * workers. Nothing here knows calls, references or contexts. */
+/* Functions that the files of a worker share: ids, waits, the devices of threads, and sending to
+ * other workers. They do not depend on calls, references or contexts. */
 #include <stdlib.h>
 #include <string.h>
 
