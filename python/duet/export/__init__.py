@@ -40,7 +40,7 @@ def _otherwise(model, inputs):
 
 
 def _run_once(torch, model, inputs):
-    """Where PyTorch itself cannot run the model on these inputs, its error has their numbers."""
+    """If PyTorch itself cannot run the model on these inputs, its error names their sizes."""
     from .trace import copied
     try:
         trial = copied(model)
@@ -61,8 +61,8 @@ def _run_once(torch, model, inputs):
 
 
 def _saves(torch, model, inputs):
-    """The line that says what autograd keeps, in bytes: of each sample, and of all together. None
-    where it is not known, as for a model that deepcopy does not take."""
+    """The line with the bytes that autograd keeps, per sample and independent of samples. None if
+    they are unknown, as for a model that cannot be deep-copied."""
     samples = next(x.shape[0] for x in inputs if isinstance(x, torch.Tensor))
     from .trace import globals_kept
     try:
@@ -77,12 +77,12 @@ def _saves(torch, model, inputs):
 
 
 def _weights_of(path):
-    """Where the command looks for the weights of an exported model."""
+    """The path where the command searches the weights of an exported model."""
     return path.with_name(path.name.removesuffix(".duet") + ".safetensors")
 
 
 def _write(path, text, stored, loss, verify):
-    """The command reads the text, which is then run beside the model, before it gets its name."""
+    """The command reads the file and runs it next to the model before the file gets its name."""
     with tempfile.TemporaryDirectory() as folder:
         trial = pathlib.Path(folder, "net.duet")
         trial.write_text(text, encoding="utf-8")
@@ -98,8 +98,8 @@ def _write(path, text, stored, loss, verify):
 
 
 def _used(run, result):
-    """The lines that the result needs, renumbered, and those of batch norms, which keep
-    statistics. All lines if only others use an input. And the ops that they show."""
+    """The lines that the result needs, renumbered, and those of batch norms, which keep statistics;
+    all lines if only others use an input. Also the ops of these lines."""
     wanted, kept = {result.name, *(value for _, value in run.updates)}, []
     for line in reversed(run.lines):
         if line.name in wanted or line.begin.endswith("= batch_norm"):
@@ -152,19 +152,19 @@ def _result_of(output):
 
 
 def _progress(quiet, text):
-    """A line on a terminal that the next output overwrites: tracing takes up to minutes."""
+    """Shows a line on a terminal that the next output overwrites: tracing may take minutes."""
     if not quiet and sys.stderr.isatty():
         print(f"{text:<72}\r", end="", file=sys.stderr, flush=True)
 
 
 def export(model, example_inputs, path, quiet=False, verify=True):
     """Writes `path`, a model file, and next to it the weights, with .safetensors for .duet.
-    A model in eval mode is traced in training mode; of one in training mode the layers in eval
-    mode stay so: a BatchNorm keeps its statistics. What has requires_grad=False stays frozen.
-    example_inputs: a tensor or a tuple of them, whose first dimension is the samples. ExportError
-    names every op that Duet has not, with its module and the line of your source. Returns `path`.
-    Nothing of the model changes. quiet: no line of progress on a terminal. verify: runs the text
-    beside the model, whose loss and gradients it must have."""
+    A model in eval mode is traced in training mode. In a model in training mode, layers in eval
+    mode stay so: a BatchNorm keeps its statistics. Parameters with requires_grad=False stay frozen.
+    example_inputs is a tensor or a tuple of tensors, whose first dimension is the samples.
+    ExportError names every op that Duet lacks, with its module and the line of your source. Returns
+    `path`. The model does not change. quiet: no line of progress on a terminal. verify: compares
+    the file's loss and gradients with the model's."""
     try:
         import torch
     except ImportError:

@@ -96,7 +96,7 @@ class Sizes:
         return N(int(factor))
 
     def at(self, n, samples):
-        """The size for so many samples."""
+        """The size for this number of samples."""
         if not isinstance(n, torch.SymInt):
             return n
         return int(n.node.expr.xreplace(self.same).subs(self.samples, samples))
@@ -133,8 +133,8 @@ def needed(program, result, written):
 
 
 def folded(program, sizes, wanted, tensors):
-    """{node: Const} of nodes that depend on no input and no parameter; `tensors`: those of buffers
-    and lifted constants, by node."""
+    """{node: Const} for nodes that depend on no input and no parameter; `tensors` has those of
+    buffers and lifted constants, by node."""
     random = torch.Tag.nondeterministic_seeded
     constants = {node: Const([x], list(x.shape)) for node, x in tensors.items()}
 
@@ -206,7 +206,7 @@ def bounds(program, wanted, examples):
 
 
 def _follow(node, rows, part, found, table):
-    """Notes a table of so many rows for the inputs that `node` has its elements from."""
+    """Records a table of so many rows for the inputs that contain the elements of `node`."""
     if not isinstance(node, torch.fx.Node):
         return
     if node.op == "placeholder":

@@ -20,8 +20,8 @@ _SAMPLES = *range(2, 66), 100, 127, 128, 255, 256, 1000  # numbers of samples fo
 
 @contextlib.contextmanager
 def without_torchs_log():
-    """What a tracer cannot do is in its exception, in one line; PyTorch logs its stack, and
-    prints what it has traced."""
+    """Silences PyTorch's logs of its stack and its trace: the exception says what a tracer cannot
+    do."""
     printed, level = io.StringIO(), logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -34,15 +34,15 @@ def without_torchs_log():
 
 
 def _for_a_trace(model):
-    """What a trace needs of a copy of the model: training mode; for transformers no
-    cache, and experts as matrices that are looked up, which gives the same numbers."""
+    """Prepares a copy of the model for tracing: training mode; for transformers no cache, and
+    experts as matrices that are looked up, which gives the same numbers."""
     for config in {id(c): c for m in model.modules() if (c := getattr(m, "config", None))}.values():
         for name, found, wanted in (("use_cache", True, False), (
                 "_experts_implementation_internal", "grouped_mm", "batched_mm")):
             if getattr(config, name, None) == found:
                 setattr(config, name, wanted)
     for module in model.modules():
-        # The mean of all batches needs their number, which a trace lacks: Duet's word is -1.
+        # The mean of all batches needs their number, which a trace lacks: Duet takes -1.
         if getattr(module, "momentum", 0) is None and \
                 isinstance(module, torch.nn.modules.batchnorm._NormBase):
             module.momentum = -1.0
@@ -55,8 +55,8 @@ def _for_a_trace(model):
 
 
 def copied(model):
-    """A copy, on which forward may leave what it likes. A tensor that forward has computed and kept
-    is copied as a number; what cannot be copied is an ExportError."""
+    """A copy of the model, which forward may change. A tensor that forward has computed and kept is
+    copied as a number; what cannot be copied is an ExportError."""
     kept = {id(x): x.detach().clone() for module in model.modules() for x in vars(module).values()
             if isinstance(x, torch.Tensor) and x.grad_fn is not None}
     try:
@@ -69,7 +69,7 @@ def copied(model):
 
 @contextlib.contextmanager
 def globals_kept(model):
-    """A tensor that a trace put into a global has no numbers: it is removed, and refused."""
+    """A tensor that a trace put into a global has no numbers, so it is removed and refused."""
     spaces = {id(s): s for module in model.modules() for one in (module, *type(module).__mro__)
               if (s := getattr(vars(one).get("forward"), "__globals__", None))}
     before = [dict(space) for space in spaces.values()]
@@ -84,7 +84,7 @@ def globals_kept(model):
 
 @without_torchs_log()
 def trace(model, inputs):
-    """The copy of the model that is traced, and the program."""
+    """Returns the traced copy of the model, and the program."""
     pairs = [torch.cat([x] * _TRACED_WITH) if isinstance(x, torch.Tensor) and x.dim() and
              x.shape[0] < _TRACED_WITH else x for x in inputs]
     pairs = [x.clone() if any(x is other for other in pairs[:i]) and isinstance(x, torch.Tensor)
@@ -110,7 +110,7 @@ def trace(model, inputs):
 # ---- faults that neither a trace nor a comparison with the model (verify.py) would find
 
 def _refuse_hooks(model):
-    """Those of parameters, which a copy lacks."""
+    """Refuses hooks on parameters, which a copy lacks."""
     for name, p in model.named_parameters():
         if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
             raise ExportError(f"a hook on the backward of {name}: its gradients are not those of "
@@ -118,8 +118,8 @@ def _refuse_hooks(model):
 
 
 def _refuse_shared_memory(model, program):
-    """A tie is one Parameter in two places. Two tensors that share memory would become separate
-    constants, or two parameters that drift apart."""
+    """Tied parameters are one Parameter in two places. Two tensors that share memory would become
+    separate constants, or two parameters that diverge."""
     found = {}
     for spec in program.graph_signature.input_specs:
         name, x = spec.target or "", None
@@ -135,8 +135,8 @@ def _refuse_shared_memory(model, program):
 
 
 def _refuse_guards(program):
-    """Branches by the number of samples, of which the trace has one side. PyTorch's own choose
-    between ways to the same numbers."""
+    """Refuses branches on the number of samples, because the trace has only one side. PyTorch's own
+    branches lead to the same numbers."""
     sizes = [n for node in program.graph.nodes if node.op == "placeholder" and
              isinstance(x := node.meta.get("val"), torch.Tensor) for n in x.shape
              if isinstance(n, torch.SymInt)]
@@ -152,8 +152,8 @@ def _refuse_guards(program):
                               f"number of samples: the example took the branch {text}")
 
 
-# ---- few kinds of op: what has a lowering stays whole, all else is decomposed by PyTorch; it is
-# functional behind this, so nothing below knows of writing in place
+# ---- few kinds of op: an op with a lowering stays whole, and PyTorch decomposes all others; the
+# result is functional, so later steps need not handle writing in place
 
 def decompose(program):
     _note_no_grad(program.graph_module)
@@ -175,8 +175,8 @@ def decompose(program):
 
 
 def _note_no_grad(module):
-    """What forward computes under torch.no_grad() is a module of its own here, which the
-    decomposition opens: its results are detached."""
+    """The part of forward under torch.no_grad() is a separate module here, which the decomposition
+    opens: its results are detached."""
     for part in module.modules():
         if not isinstance(part, torch.fx.GraphModule):
             continue

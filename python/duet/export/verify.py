@@ -56,7 +56,7 @@ def _norm(x):
 # ---- PyTorch's answer
 
 class _Mode(torch.overrides.TorchFunctionMode):
-    """Forward without dropout, and in dtype where it asks for float32 by name."""
+    """Runs forward without dropout, and in dtype where forward names float32."""
 
     def __init__(self, dtype):
         super().__init__()
@@ -84,8 +84,8 @@ _Answer = collections.namedtuple("_Answer", "loss gradients copy", defaults=[Non
 
 
 class _Copy:
-    """A copy of the model, in float64 or float32, that is given one batch after another. moved: the
-    number of a draw that moves each parameter by about as much as float32 rounds on the way."""
+    """A copy of the model, in float64 or float32, which gets one batch after another. moved is the
+    number of a draw that moves each parameter by about float32's rounding errors."""
 
     def __init__(self, model, result_of, dtype, updated, moved=0):
         self.result_of, self.dtype, self.batches = result_of, dtype, 0
@@ -103,7 +103,7 @@ class _Copy:
         self.updated = {name: model.get_buffer(name).clone() for name in updated}
 
     def answer(self, batch, backward=True):
-        """The loss and its gradients. The text updates the buffers in `updated` itself."""
+        """The loss and its gradients. The exported file updates the buffers in `updated` itself."""
         for name, numbers in self.updated.items():
             self.model.get_buffer(name).data.copy_(numbers)
         self.batches += 1  # the draws are equal in all copies, and differ from those of the trace
@@ -141,8 +141,8 @@ def _read(path):
 
 @contextlib.contextmanager
 def duets(path, inputs, target, trained=()):
-    """Runs the text beside the block, which gets a function that waits for its loss and the
-    gradients of these parameters: what a step of RATE takes off."""
+    """Runs the exported file during the block, which gets a function that waits for its loss and
+    the gradients of these parameters: what a step of RATE subtracts."""
     data, saved = path.with_name("verify.safetensors"), path.with_name("saved.safetensors")
     save_dataset(data, inputs[0] if len(inputs) == 1 else tuple(inputs), target)
     with started("train", model=path, dataset=data, loss="mse", batch_size=len(target), steps=1,
@@ -160,21 +160,21 @@ def duets(path, inputs, target, trained=()):
 # ---- both, side by side
 
 class _Distances:
-    """How far answers are from this one: a number for the loss and one for each gradient."""
+    """The distances of answers from this one: a number for the loss and one for each gradient."""
 
     def __init__(self, answer):
         self.answer, self.names = answer, numpy.array(["the loss", *answer.gradients])
         self.size = numpy.array([abs(answer.loss), *map(_norm, answer.gradients.values())])
 
     def of(self, other):
-        """A gradient that Duet lacks is 0."""
+        """A gradient that Duet does not compute is 0."""
         return numpy.array([abs(other.loss - self.answer.loss), *(
             _norm(g - torch.as_tensor(other.gradients.get(name, 0.0)))
             for name, g in self.answer.gradients.items())])
 
     def differing(self, off, near, times=TIMES):
-        """Which of these distances are too large, and the largest of what is allowed. near: the
-        distances of what is right up to roundings."""
+        """Which of these distances are too large, and the largest one relative to its bound. near
+        has the distances of an answer that is right except for roundings."""
         whole, limit = numpy.linalg.norm(self.size[1:]), FLOOR * self.size
         limit[0] += times * near[0]
         limit[1:] += NOTHING * whole + times * numpy.maximum(
@@ -184,8 +184,8 @@ class _Distances:
 
 
 def _batch(x, samples, seed=None):
-    """The first samples of the example, again where it has fewer. With a seed others: each number
-    of a token is that of some sample at its place, and others are moved a little."""
+    """The first samples of the example, repeated if it has fewer. A seed changes them: each token
+    is some sample's at its place, and other numbers are moved slightly."""
     if not isinstance(x, torch.Tensor):
         return x
     if seed is None:
@@ -237,9 +237,9 @@ class _Verification:
                               "it keeps in a global, which must be a buffer)") from error
 
     def both(self, what, batches, after=None):
-        """An ExportError if the text is not the model for the last of these batches; Duet and
-        PyTorch compute it at the same time. after: the answer for the one before. Returns
-        PyTorch's answer."""
+        """Raises ExportError if the file differs from the model for the last of these batches; Duet
+        and PyTorch compute at the same time. after: the previous batch's answer. Returns PyTorch's
+        answer."""
         drawn = len(batches) == 2 and batches[1] is not batches[0]
         tensors = _tensors(batches[-1])
         with duets(self.path, tensors, _target([len(tensors[0]), *self.shape]),
@@ -287,8 +287,8 @@ class _Verification:
         self.rounds = allowed / numpy.maximum(distances.size, 1e-30)
         self.rounds[self.rounds > ALL_ROUNDINGS] = 0
         differ, most = distances.differing(off, allowed)
-        # A number beside the corner of a relu may fall on either side in float32: that is seen
-        # where parameters are moved by as little.
+        # A number near a relu's corner may fall on either side in float32: that is seen where
+        # parameters are moved by as little.
         for moved in range(1, 9):
             if differ:
                 other = self.answer(batches, dtype=torch.float64, moved=moved)
@@ -361,10 +361,10 @@ class _Verification:
 
 
 def verify(model, result_of, inputs, shape, path, program, ops):
-    """The text of `path` and the weights beside it are the model: else an ExportError says what is
-    not. Returns the largest difference, of what is allowed. shape: the result's, with N. program,
-    ops: the trace, and {line: the node whose value it has, how that lies, and what is said of
-    it}."""
+    """Checks that the file `path` and its weights equal the model; otherwise ExportError says what
+    differs. Returns the largest difference relative to its bound. shape: the result's, with N.
+    program, ops: the trace, and {line: the node whose value it has, its layout, and its
+    description}."""
     verification = _Verification(model, result_of, inputs, shape, path, program, ops)
     python, of_numpy = random.getstate(), numpy.random.get_state()
     threads = torch.get_num_threads()

@@ -1,8 +1,8 @@
-"""Translates the ops of PyTorch to a graph of Duet. A function under `@lower(aten.NAME)` writes the
-lines of aten::NAME: it is given the writer, the arguments by the names of the schema, and the shape
-of the result, and returns a value, or a list of them. trace.py does not decompose the ops that have
-a function here, so a new op needs only a new function. The Interpreter goes through the nodes of
-the program and calls the function of each."""
+"""Translates PyTorch's ops to a graph of Duet. A function under `@lower(aten.NAME)` writes the
+lines of aten::NAME. It gets the writer, the arguments under the schema's names, and the shape of
+the result, and returns a value or a list of values. trace.py does not decompose ops that have a
+function here, so a new op needs only a new function. The Interpreter goes through the nodes of the
+program and calls the function of each."""
 
 import contextlib
 import re
@@ -25,7 +25,7 @@ def lower(*packets):
 
 
 class Arguments(dict):
-    """The arguments of a call, by the names of its schema."""
+    """The arguments of a call, under the names of its schema."""
 
     __getattr__ = dict.__getitem__
 
@@ -62,7 +62,7 @@ class Interpreter(Writer):
     # ---- tensors that exist from the start
 
     def _tensors(self):
-        """The node of each tensor of the model, but for parameters and the buffers of norms."""
+        """The node of each tensor of the model, except parameters and the buffers of norms."""
         tables, out = (self.program.state_dict, self.program.constants), {}
         for node, spec in self.specs.items():
             if spec.kind.name in ("BUFFER", "CONSTANT_TENSOR") and not (
@@ -160,7 +160,7 @@ class Interpreter(Writer):
         return made
 
     def run(self):
-        """The value of the result; None where something is refused."""
+        """The value of the result; None if something is refused."""
         returned, self.written = results(self.program)
         result = returned[0] if len(returned) == 1 else None
         wanted = needed(self.program, result, self.written.values())
@@ -193,7 +193,7 @@ class Interpreter(Writer):
         return self._result(self.env.get(result), len(returned))
 
     def _update(self, name, value):
-        """A buffer takes a value of parameters and buffers at each step."""
+        """A buffer gets a value computed from parameters and buffers at each step."""
         if value is Refused:
             return
         require(isinstance(value, Value) and value.shared and value.dtype.is_floating_point and

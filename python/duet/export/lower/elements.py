@@ -91,7 +91,7 @@ def is_whole(x):
 
 @lower(aten.div, aten.floor_divide)
 def div(w, a, shape):
-    """By a number a product with its inverse; what is rounded is divided exactly."""
+    """Division by a number multiplies by its inverse; results to be rounded are divided exactly."""
     number, mode = w.number(a.other), a.get("rounding_mode")
     if "rounding_mode" not in a:
         mode = "floor" if "floor_divide" in w.op else None
@@ -144,7 +144,7 @@ def _(w, a, shape):
 # ---- comparisons
 
 def _finite(w, x):
-    """Infinities have no difference."""
+    """Clamps to finite numbers, because infinities have no difference."""
     if isinstance(x, Const):
         return Const([t.clamp(LEAST, -LEAST) if t.is_floating_point() else t for t in x.of],
                      x.shape)
@@ -207,7 +207,7 @@ lower(aten.minimum)(lambda w, a, shape: minimum(w, a.self, a.other))
 
 
 def maximum(w, x, y):
-    """Of equal operands each gets half of the gradient."""
+    """Each of two equal operands gets half of the gradient."""
     half = w.times(w.add(x, y), 0.5)
     return w.where(compare(w, "equal", x, y), half, w.where(compare(w, "above", x, y), x, y))
 
@@ -253,7 +253,7 @@ lower(aten.uniform)(lambda w, a, shape: w.plus(
 
 @lower(aten.exponential)
 def _(w, a, shape):
-    """As Gumbel's softmax takes it, which is never 0 or infinite."""
+    """Exponential numbers for Gumbel's softmax, never 0 or infinite."""
     return w.times(w.line("log", w.line("clamp", _drawn(w, "rand", shape), min=2.0 ** -25)),
                    -1 / a.lambd)
 

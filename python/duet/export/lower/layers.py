@@ -26,7 +26,7 @@ def sides(count, **settings):
 
 
 def of_samples(w, op, x, operands, shape, **settings):
-    """A line that takes the tensor as it is, (samples, channels, ..)."""
+    """A line that takes the whole tensor, (samples, channels, ..)."""
     require(x.rank == len(shape), "without a batch dimension in addition to its channels")
     name, x, count = w.rows(x)
     y = w.emit(op, [name, *operands], [N(count), *map(int, shape[1:])], **settings)
@@ -117,8 +117,8 @@ def _(w, a, shape):
 
 @lower(aten.avg_pool2d)
 def _(w, a, shape):
-    """The line knows whole windows and divides by their size. A short last one is filled with
-    zeros, and each place gets a factor: PyTorch's result for ones, over the line's."""
+    """The line takes whole windows and divides by their size. A short last one is filled with
+    zeros, and each output gets a factor: PyTorch's result for ones, over the line's."""
     pool, x = torch.nn.functional.avg_pool2d, w.value(a.self)
     require(x.rank == 4, "without a batch dimension in addition to its channels")
     size, padding = pair(a.kernel_size), pair(a.get("padding", 0))

@@ -1,4 +1,4 @@
-"""Sums, maxima and ops made of them, softmax, and sorting."""
+"""Sums, maxima, ops composed of them, softmax, and sorting."""
 
 import math
 
@@ -20,7 +20,7 @@ def dims_of(a, rank):
 
 
 def reduce(w, op, x, dims, keepdim=False):
-    """sum or mean over dimensions; where numbers repeat, one times their count."""
+    """sum or mean over dimensions; repeated numbers count once, times their count."""
     repeats = [x.shape[d] for d in dims if d in x.repeats]
     require(x.at not in dims and not any(isinstance(n, N) for n in repeats),
             "it mixes samples: give dim, without that of the samples")
@@ -43,7 +43,7 @@ def _(w, a, shape):
 
 
 def root(w, x):
-    """The square root, whose gradient at 0 is 0, as PyTorch has it for norms."""
+    """The square root, with gradient 0 at 0, as in PyTorch's norms."""
     zero = compare(w, "equal", x, 0)
     return w.where(zero, 0.0, w.line("sqrt", w.where(zero, 1.0, x)))
 
@@ -86,7 +86,7 @@ def softmax(w, x, dim, op="softmax"):
 # ---- maxima
 
 def largest(w, x, dims):
-    """With the dimensions kept; the first of equal maxima has the gradient."""
+    """The maximum with its dimensions kept; the first of equal maxima gets the gradient."""
     def write(name, before):
         size = math.prod(int(x.shape[d]) for d in dims)
         y = w.emit("reshape", [name], [*before, 1, size])
@@ -95,8 +95,8 @@ def largest(w, x, dims):
 
 
 def argmax(w, x, dim):
-    """The first of equal maxima: of the places that hold it the one with the most behind it. It has
-    no gradient."""
+    """The index of the first of equal maxima: the one with the most elements after it. It has no
+    gradient."""
     equal, count = compare(w, "equal", x, largest(w, x, [dim])), int(x.shape[dim])
     behind = torch.arange(count, 0, -1.0).reshape([count] + [1] * (x.rank - dim - 1))
     y = largest(w, w.mul(equal, w.constant(behind)), [dim])
@@ -124,7 +124,7 @@ def _(w, a, shape):
 
 @lower(aten.amax, aten.amin)
 def _(w, a, shape):
-    """All that are equal to the maximum share its gradient."""
+    """All elements that equal the maximum share its gradient."""
     x, sign = _signed(w, a)
     dims = dims_of(a, x.rank)
     equal = compare(w, "equal", x, largest(w, x, dims))
@@ -185,7 +185,7 @@ def _(w, a, shape):
 # ---- orders
 
 def order(w, x, dim, descending):
-    """The indices that sort x; among equals the first stays in front."""
+    """The indices that sort x; equal elements keep their order."""
     require(x.at is not None, "of a tensor without samples")
     size = int(x.shape[dim])
 
@@ -205,7 +205,7 @@ def _(w, a, shape):
 
 @lower(aten._cdist_forward)
 def _(w, a, shape):
-    """Distances of the rows of two matrices, in their own dimension."""
+    """Distances between the rows of two matrices, in a dimension of their own."""
     require(a.p == 2, f"the norm of order {a.p}")
     x, y = w.value(a.x1), w.value(a.x2)
     off = w.sub(x.unsqueezed(-2), y.unsqueezed(-3))

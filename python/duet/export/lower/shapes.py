@@ -110,7 +110,7 @@ def _(w, a, shape):
 
 
 def cat(w, given, dim, shape):
-    """Of samples behind samples, as the two sides of a pair, each sample has a row more."""
+    """If samples follow samples, like the two sides of a pair, each sample gets one more row."""
     if len(given) == 1:
         return given[0]
     needed = [d for d in range(len(shape)) if d == dim or any(x.size(d) != 1 for x in given)]
@@ -126,7 +126,7 @@ def cat(w, given, dim, shape):
 
 
 def _cat(w, names, axes, dim, shared):
-    """Of more than a line takes the first are one."""
+    """A line takes at most 64 values, so the first ones are joined before."""
     while len(names) > 1:
         first, sizes = names[:64], axes[:64]
         joined = [*sizes[0][:dim], sum(s[dim] for s in sizes), *sizes[0][dim + 1:]]
@@ -167,7 +167,7 @@ def _(w, a, shape):
 
 
 def padded(w, x, pad, value=0.0):
-    """Two sides at a time, as those of an image's rows."""
+    """Pads two sides at a time, such as those of an image's rows."""
     value = min(max(value, LEAST), -LEAST)
     for i in range(0, len(pad) // 2, 2):
         sides = [*pad[2 * i:2 * i + 4], 0, 0][:4]
