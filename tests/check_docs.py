@@ -3,8 +3,8 @@
 
     tests/check_docs.py [--write] [BUILD_DIR [PAGE...]]       default: build, all pages
 
-A page shows a command in a block that is fenced as `console`. A line that begins with `$ ` is a
-command of bash, and the lines below it, up to the next such line, are its output on both streams:
+A page shows commands in a block that is fenced as `console`. A line that begins with `$ ` is a bash
+command, and the lines below it, up to the next such line, are its output on both streams:
 
     ```console
     $ duet sampler --dataset-size 4 --world-size 2 --rank 1 --no-shuffle
@@ -12,22 +12,21 @@ command of bash, and the lines below it, up to the next such line, are its outpu
     3
     ```
 
-All commands of a page run one after another in one folder, which has nothing but links to the
-build folder and to examples/, with the build folder on PATH; as many pages are worked on side by
-side as there are cores. In a block `console exact` the output
-must be equal. Otherwise numbers, their units and runs of spaces
-may differ, since times do; words, bytes and the number of lines must be equal. A command whose
+All commands of a page run one after another in one folder, which has only links to the build folder
+and to examples/, with the build folder on PATH. One page per core is checked at the same time. In a
+block `console exact` the output must be equal. Otherwise numbers, their units and runs of spaces
+may differ, because times do; words, bytes and the number of lines must be equal. A command whose
 output on the page has a line `duet: ...` must fail, and every other one must end with 0. A block
-`console shown` is not run: it needs what a machine may lack. In a block `console short` the demo
-takes one epoch of few pictures. A line `...` stands for lines that the page leaves out.
+`console shown` is not run, because a machine may lack what it needs. In a block `console short` the
+demo takes one epoch of few images. A line `...` stands for lines that the page omits.
 
-A command of duet that stands elsewhere, indented by four spaces (with a remark behind two spaces or
-more) or in backticks with a flag, is run once as well and must end with 0. Training takes one step,
-whatever the command says, and few images where it names none, for only its words are checked. Of
-an example, build/examples/NAME anywhere in a page, there must be a source; tests run the examples.
+A duet command elsewhere, indented by four spaces (perhaps with a remark after two spaces or more)
+or in backticks with a flag, is also run once and must end with 0. Training takes one step, whatever
+the command says, and few images if it names none, because only its words are checked. An example,
+build/examples/NAME anywhere in a page, must have a source; tests run the examples.
 
---write puts the real outputs into the pages. Blocks that need Fashion-MNIST are skipped, with a
-line that says so, where it is not installed."""
+--write puts the real outputs into the pages. Blocks that need Fashion-MNIST are skipped with a
+message if it is not installed."""
 import os
 import random
 import re

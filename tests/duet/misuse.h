@@ -1,7 +1,7 @@
-/* Every public function with arguments that no program should give. One line a function is a good
- * call; where an argument is marked it is run once more for each bad value of that argument, with
- * all others good. The code is DUET_USAGE, or the result is nothing, and the error is one line that
- * this call has written. tests/check_layers.sh sees that no function of duet.h is missing here. */
+/* Calls every public function with arguments that no program should pass. Each function has one
+ * line with a good call. For each marked argument the call is repeated with each of its bad values,
+ * while all others stay good. The code must be DUET_USAGE, or the result nothing, and the error one
+ * line from this call. tests/check_layers.sh checks that no function of duet.h is missing here. */
 #include <limits.h>
 #include <math.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* Duet inside somebody else's program, as Python's: the shared library and what it shows, tensors
+/* Tests Duet inside another program, such as Python: the shared library and its exports, tensors
  * over memory that is not Duet's, and groups whose ranks another program has numbered. */
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The public library: errors, devices, threads, tensors. */
+/* Tests the public library: errors, devices, threads, tensors. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Misuse of devices, tensors, passes and functions of duet/core.h and duet/functions.h. */
+/* Tests misuse of devices, tensors, passes and functions of duet/core.h and duet/functions.h. */
 #include "tests/duet/misuse.h"
 
 static duet_tensor *out;

@@ -1,5 +1,5 @@
-/* Misuse of what is beside the tape: parameters, optimizers, data, checkpoints, curves, random
- * numbers, groups, DDP, DataParallel, models. */
+/* Tests misuse of everything except the tape: parameters, optimizers, data, checkpoints, curves,
+ * random numbers, groups, DDP, DataParallel, models. */
 #include "tests/duet/misuse.h"
 
 #define NAME "duet-misuse"

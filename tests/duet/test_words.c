@@ -1,5 +1,5 @@
-/* Errors that a program makes are told in its own words: shapes, names of types, what fills a
- * device, PyTorch's sentence about a label; and no option of the command. */
+/* Checks that errors use a program's own terms: shapes, names of types, what fills a device,
+ * PyTorch's sentence about a label. They must not name options of the command. */
 #include <math.h>
 #include <unistd.h>
 

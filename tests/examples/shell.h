@@ -1,5 +1,5 @@
-/* For tests that run programs by a shell: a scratch folder, which is {} in commands, and what the
- * last command said. */
+/* For tests that run programs in a shell: a scratch folder, which is {} in commands, and the output
+ * of the last command. */
 #ifndef TESTS_API_SHELL_H
 #define TESTS_API_SHELL_H
 

@@ -1,5 +1,5 @@
-/* The library as a user meets it: its header, its names, its installation, and the example program,
- * which uses the library alone. */
+/* Tests the library as a user sees it: its header, its names, its installation, and the example
+ * program, which uses only the library. */
 #include "base/error.h"
 #include "base/files/safetensors.h"
 #include "tests/examples/small_set.h"

@@ -1,5 +1,5 @@
-/* A model in parts on several devices: duet_var_to and its way back, the ring of tapes, and the
- * example, which compares the bits of a split model with those of a whole one. */
+/* Tests a model in parts on several devices: duet_var_to and its backward, the ring of tapes, and
+ * the example, which compares the bits of a split model with those of a whole one. */
 #include <unistd.h>
 
 #include "tests/duet/shared.h"

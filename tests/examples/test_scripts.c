@@ -1,5 +1,5 @@
-/* The scripts of PyTorch's texts, as programs on the library: what they print is what the texts
- * say, and what the command gives for the same model, data, seed and batch. */
+/* Tests the scripts of PyTorch's tutorials as programs of the library: their output equals the
+ * tutorials', and the command's for the same model, data, seed and batch. */
 #include "tests/examples/small_set.h"
 #include "tests/golden/golden.h"
 

@@ -1,5 +1,5 @@
-/* The programs that follow the texts: what they print side by side, and that a program is
- * started as ranks by whoever starts ranks. */
+/* Tests the programs that follow the tutorials: compares their outputs, and checks that any
+ * launcher can start a program as ranks. */
 #include "tests/examples/shell.h"
 
 #define EXAMPLES BUILD_DIR "/examples/"

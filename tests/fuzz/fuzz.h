@@ -1,12 +1,11 @@
-/* What the fuzz targets share. A target is a file fuzz_NAME.c with one function, which gets bytes
- * that may be anything:
+/* Shared by the fuzz targets. A target is a file fuzz_NAME.c with one function, which gets
+ * arbitrary bytes:
  *
  *     int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
  *
- * It hands them to a parser and checks what must hold for any input: whatever is refused has a
- * one-line error and leaves nothing behind, and whatever is accepted can be used. Crashes, leaks
- * and reads out of bounds are found by the sanitizers. `make fuzz` builds and runs all targets:
- * mk/fuzz.mk. */
+ * It passes them to a parser and checks what must hold for any input: refused input causes a
+ * one-line error and leaves nothing behind, and accepted input can be used. The sanitizers find
+ * crashes, leaks and reads out of bounds. `make fuzz` builds and runs all targets: mk/fuzz.mk. */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 

@@ -1,5 +1,5 @@
-/* models/graph: whatever is read as a graph is a model that can be made, or is refused with a text;
- * every operand is made by an earlier line. */
+/* models/graph: every accepted graph is a model that can be made, and every other is refused with
+ * an error; an earlier line makes every operand. */
 #include "models/graph/graph.h"
 #include "models/model.h"
 #include "tests/fuzz/fuzz.h"

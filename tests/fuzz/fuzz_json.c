@@ -1,4 +1,4 @@
-/* base/text/json: whatever is read can be written, and reads back as the same tree. */
+/* base/text/json: accepted input can be written again, and reads back as the same tree. */
 #include "base/text/json.h"
 #include "tests/fuzz/fuzz.h"
 

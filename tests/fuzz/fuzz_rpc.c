@@ -1,6 +1,6 @@
-/* What one worker sends to another, from the frame's header to the answer: a worker of two takes
- * frames of a peer that has proved itself and may say anything. Calls run or are refused, answers
- * end a call that waits, references come, are passed on and go. Nothing is left when the peer is
+/* Messages between workers, from the frame's header to the answer: a worker of two takes frames
+ * from a peer that has proved itself and may send anything. Calls run or are refused, answers end a
+ * waiting call, references arrive, are passed on and are released. Nothing remains when the peer is
  * gone. */
 #include "rpc/autograd.h"
 #include "tests/fuzz/fuzz.h"

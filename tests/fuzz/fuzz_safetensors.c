@@ -1,4 +1,4 @@
-/* base/files/safetensors: a tensor of a file that is accepted is inside it and can be read. */
+/* base/files/safetensors: every tensor of an accepted file is inside the file and can be read. */
 #include "base/files/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 

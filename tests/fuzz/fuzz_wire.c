@@ -1,5 +1,5 @@
-/* comm/wire: packets as they come from the socket between a rank and the launcher. The first byte
- * says how many descriptors travel with the packet, the rest is the packet. */
+/* comm/wire: packets as read from the socket between a rank and the launcher. The first byte is the
+ * number of descriptors sent with the packet, and the rest is the packet. */
 #include <sys/socket.h>
 
 #include "comm/wire.h"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs fuzz targets side by side: tests/fuzz/run.sh BUILD_DIR SECONDS TARGET...
+# Runs fuzz targets at the same time: tests/fuzz/run.sh BUILD_DIR SECONDS TARGET...
 #
-# All targets together take about SECONDS on as many cores as there are. Prints for each target how
-# many inputs were run, and how many edges and features of the code they reached. An input that
-# fails is kept in BUILD_DIR/fuzz-TARGET-..., and the end of the report is shown. FUZZ_SEED=N makes
-# other choices than 1, which are always the same. The last line is `N passed, N failed`.
+# All targets together take about SECONDS on all cores. For each target it prints how many inputs
+# were run, and how many edges and features of the code they reached. A failing input is kept in
+# BUILD_DIR/fuzz-TARGET-..., and the end of the report is shown. FUZZ_SEED=N changes the seed, which
+# is 1 by default. The last line is `N passed, N failed`.
 set -u
 build=$1 seconds=$2
 shift 2

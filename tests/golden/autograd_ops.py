@@ -1,5 +1,5 @@
-"""What PyTorch's autograd saves for single ops, for make_autograd_memory.py: of operands X and FLAT,
-beside parameters and answers."""
+"""What PyTorch's autograd saves for single ops with operands X and FLAT, without parameters and
+answers, for make_autograd_memory.py."""
 import contextlib
 
 import torch

@@ -1,5 +1,5 @@
-"""What the scripts that make golden facts share: inputs by a formula that C tests repeat exactly, images, hashes,
-and tensors written as lines."""
+"""Shared by the scripts that make golden facts: inputs from a formula that C tests repeat exactly,
+images, hashes, and tensors written as lines."""
 import gzip
 import pathlib
 

@@ -1,4 +1,4 @@
-/* Reading tests/golden/<name>.txt: one fact a line, words separated by spaces, '#' starts a comment. Tests run in the
+/* Reads tests/golden/<name>.txt: one fact per line, words separated by spaces, '#' starts a comment. Tests run in the
  * project's root. */
 #ifndef TESTS_GOLDEN_GOLDEN_H
 #define TESTS_GOLDEN_GOLDEN_H

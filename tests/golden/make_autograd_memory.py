@@ -1,22 +1,21 @@
-"""Writes autograd_memory.txt: what PyTorch holds of one training step, device by device, in bytes.
+"""Writes autograd_memory.txt: the bytes that PyTorch holds during one training step, per device.
 
     python3 make_autograd_memory.py > autograd_memory.txt
 
-PyTorch itself counts. The models run on the CPU; a dispatch mode sees every op, and every storage
-that one makes is counted from its birth until Python and autograd have let go of it. Which device a
-storage is of follows from its operands. `saved` is what saved_tensors_hooks see, without
-parameters, buffers and the batch.
+PyTorch itself counts. The models run on the CPU. A dispatch mode sees every op, and every storage
+that an op makes is counted until Python and autograd have released it. A storage's device follows
+from its operands. `saved` is what saved_tensors_hooks see, without parameters, buffers and the
+batch.
 
-Without a GPU nn.DataParallel runs nothing in parallel, so its four steps are taken as they are
-known from its behaviour: scatter copies each chunk from the host straight to its device; replicate
-copies parameters, coalesced in buffers of 10 MiB, and its backward waits for the gradients of all
-replicas; gather joins outputs on device 0; reduce_add_coalesced joins each 10 MiB of gradients on
-their devices and leaves the sum on device 0, where it becomes .grad. DDP holds its buckets beside
-.grad. The ranks of fully_shard, around each layer with parameters, do not meet: a
-process group that only pretends to stands between them.
+Without a GPU nn.DataParallel runs nothing in parallel, so this script imitates its known steps:
+scatter copies each chunk from the host directly to its device; replicate copies parameters,
+coalesced in buffers of 10 MiB, and its backward waits for the gradients of all replicas; gather
+joins outputs on device 0; reduce_add_coalesced joins each 10 MiB of gradients on their devices and
+leaves the sum on device 0, where it becomes .grad. DDP holds its buckets in addition to .grad. The
+ranks of fully_shard, around each layer with parameters, use a fake process group.
 
-A line: model, way, device, what, bytes. `peak`: the most at one moment of the step. Or: op, its
-name, the bytes that a single op saves (autograd_ops.py).
+A line has model, way, device, what, bytes; `peak` is the most at one moment of the step. Or it has
+"op", its name, and the bytes that a single op saves (autograd_ops.py).
 """
 import contextlib
 import weakref

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What PyTorch's fp16_compress_hook and bf16_compress_hook leave of gradients: writes comm_hooks.txt.
+"""Writes comm_hooks.txt: gradients after PyTorch's fp16_compress_hook and bf16_compress_hook.
 
-Two ranks, whose gradients are the two columns below; and three ranks, of which rank 0 has the first
-column and the others have zeros, so that the order of the sum does not matter. Over gloo.
+It runs two ranks, whose gradients are the two columns below, and three ranks, where rank 0 has the
+first column and the others have zeros, so that the order of the sum does not matter. It uses gloo.
 """
 import os
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Writes data_parallel.txt: what nn.DataParallel over 4 devices gives with several inputs and outputs, in float64, for
-tests/dp/test_multi.c.
+"""Writes data_parallel.txt: the results of nn.DataParallel over 4 devices with several inputs and outputs, in float64,
+for tests/dp/test_multi.c.
 
     python3 tests/golden/make_data_parallel.py      needs torch, a second
 
-nn.DataParallel itself needs GPUs. So its parts are done here one by one: each input is cut by torch.chunk, the module
-runs on the n-th chunks of all inputs as long as every input has one (scatter ends with zip), outputs are laid one
-below the other, and those that are numbers become a vector.
+nn.DataParallel itself needs GPUs. So this script does its parts one by one: it splits each input with torch.chunk, runs
+the module on the n-th chunks of all inputs as long as every input has one (scatter ends with zip), concatenates
+outputs, and makes a vector of those that are numbers.
 
-Inputs are made by formulas that the C test repeats exactly: value(i, a) = ((i * a + 13) mod 1000) / 500 - 1; index i
+Inputs are made from formulas that the C test repeats exactly: value(i, a) = ((i * a + 13) mod 1000) / 500 - 1; index i
 is (i * 5 + 1) mod 7, label i is (i * 3) mod 4. The gradient of output o is value(i, 3571 + 2 o)."""
 import torch
 from torch.nn import functional as F

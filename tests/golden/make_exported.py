@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes the golden facts that tests/app/cli/test_exported.c compares against: seventeen models of tests/python/nets.py as
-duet.export writes them, and PyTorch's numbers for one training step of each. weight_norms.duet is written by hand: parametrizations, which are values
-of parameters.
+"""Makes the golden facts for tests/app/cli/test_exported.c: seventeen models of tests/python/nets.py as duet.export
+writes them, and PyTorch's numbers for one training step of each. weight_norms.duet is written by hand, with
+parametrizations, which are values computed from parameters.
 
 exported/NAME.duet is the text. Its weights are no files: the parameters are those of formulas.weights, buffers have their
 initial values, those of a spectral_norm ones, and element i of a constant is i, as the texts' constants are lists of places (checked here). The batch is

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes fsdp.txt: training by PyTorch's fully_shard (FSDP2) on processes of one machine, over gloo on the CPU.
+"""Makes fsdp.txt: training with PyTorch's fully_shard (FSDP2) in processes on one machine, over gloo on the CPU.
 
-Everything is float64, so that the golden side carries no rounding of its own worth naming. Data and initial weights are
-those of `--dataset random` and the seed, in float32.
+Everything is float64, so that the golden side has no relevant rounding. Data and initial weights are those of
+`--dataset random` and the seed, in float32.
 
     python3 tests/golden/make_fsdp.py             needs torch and numpy, half a minute
 """

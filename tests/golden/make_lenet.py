@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes the golden facts about d2l's LeNet and the MNIST ConvNet that Duet's tests compare against.
 
-PyTorch is a black box here: the same model, weights and images go in, losses and gradients come out, in float64, so
-that the golden side carries no rounding of its own worth naming. Run it with the Fashion-MNIST files of the Debian
-package dataset-fashion-mnist; it rewrites the files next to it:
+PyTorch is a black box here: the same model, weights and images go in, losses and gradients come
+out, in float64, so that the golden side has no relevant rounding. Run it with the Fashion-MNIST
+files of the Debian package dataset-fashion-mnist; it rewrites the files next to it:
 
     python3 tests/golden/make_lenet.py            needs torch and numpy, about a minute
 
@@ -13,7 +13,7 @@ package dataset-fashion-mnist; it rewrites the files next to it:
     convnet.txt                 hashes of the initial weights, loss, norms and samples of the gradients; and losses of
                                 six steps
 
-The text files hold one fact a line, words separated by one space; '#' starts a comment.
+The text files have one fact per line, words separated by one space; '#' starts a comment.
 """
 import hashlib
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes losses.txt: F.cross_entropy and F.nll_loss with weights of the classes, ignored labels and smoothing, for
-tests/core/nn/test_losses.c.
+"""Writes losses.txt: F.cross_entropy and F.nll_loss with class weights, ignored labels and
+smoothing, for tests/core/nn/test_losses.c.
 
     python3 tests/golden/make_losses.py            needs torch, a second
 
-Scores are float32, losses and gradients float64's. nll_loss is given the scores as they are, as if they were
-log-probabilities. The last label of "none" is that of an ignored class, as all others of it are."""
+Scores are float32; losses and gradients are computed in float64. nll_loss gets the scores as if
+they were log-probabilities. All labels of "none" are ignored."""
 import torch
 import torch.nn.functional as F
 

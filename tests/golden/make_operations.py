@@ -1,14 +1,14 @@
-"""Operations of a training step as PyTorch's profiler counts them, for tests/golden/operations.txt.
+"""Counts the operations of a training step with PyTorch's profiler, for
+tests/golden/operations.txt.
 
-Forward: operators that no other operator calls, cross entropy among them, without views and without
-dropout of p = 0, which returns its input; and the copies that a reshape or a product makes of what
-lies otherwise.
-Backward: nodes that the engine evaluates, without views, and its additions of gradients to others.
-The first transformers are those of scripts/make_nets.py. Those of Hugging Face are as deep as the
-originals, but narrow, and exported to tests/golden/exported/. Their attention has no dropout, since
-it is one operation on a GPU with dropout, too, but on a CPU only without.
-Casts: the copies to another type that autocast makes forward, and the nodes that it has for them
-backward, on tensors of a GPU that have no memory.
+Forward counts operators that no other operator calls, including cross entropy, without views and
+without dropout of p = 0, which returns its input; and the copies that a reshape or a product makes
+of another layout. Backward counts nodes that the engine evaluates, without views, and its additions
+of gradients to others. The first transformers are those of scripts/make_nets.py. Those of Hugging
+Face are as deep as the originals, but narrow, and exported to tests/golden/exported/. Their
+attention has no dropout: with dropout it is one operation on a GPU, but not on a CPU. Casts are the
+copies to another type that autocast makes in forward, and their nodes in backward, on GPU tensors
+without memory.
 """
 import pathlib
 import sys

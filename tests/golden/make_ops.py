@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes ops.txt: what PyTorch computes of the functions in tests/core/nn/test_ops.c, in float64.
+"""Writes ops.txt: PyTorch's results for the functions in tests/core/nn/test_ops.c, in float64.
 
     python3 tests/golden/make_ops.py            needs torch, a second
 

@@ -1,12 +1,12 @@
-"""Writes optimizers.txt: parameters after updates by PyTorch's optimizers, learning rates of its schedules, and
+"""Writes optimizers.txt: parameters after updates with PyTorch's optimizers, learning rates of its schedules, and
 gradients clipped by clip_grad_norm_, as facts for test_optimizer.c and test_parts.c of tests/core/nn.
 
     python3 tests/golden/make_optimizers.py            needs torch
 
-Float32 on the CPU, and the same in float64 from the same float32 numbers. Gradients of
-very different sizes, some 0, and one element whose gradient is always 0. What is clipped is torch.randn of three
-shapes, in this order, after manual_seed(3), times a scale: of each gradient the first elements are kept. PyTorch takes
-the norm in float; the second one is that of the same gradients in float64.
+It computes in float32 on the CPU, and in float64 from the same float32 numbers. Gradients have very different sizes,
+some are 0, and one element's gradient is always 0. Clipped gradients are torch.randn of three shapes, in this order,
+after manual_seed(3), times a scale; the first elements of each are kept. PyTorch takes the norm in float; the second
+norm is of the same gradients in float64.
 """
 import torch
 

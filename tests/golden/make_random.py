@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes random.txt: the random data sets of Duet, and the models simple and complex trained on them.
+"""Makes random.txt: Duet's random data sets, and the models simple and complex trained on them.
 
-PyTorch is a black box here: its draws to the bit, and its losses in float64, so that the golden side
-carries no rounding of its own worth naming.
+PyTorch is a black box here: its draws are exact, and its losses are float64, so that the golden
+side has no relevant rounding.
 
     python3 tests/golden/make_random.py           needs torch and numpy, a few seconds
 """

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Makes the golden facts about d2l's ResNet-18 (13.6) that tests/app/cli/test_golden_resnet.c compares
-against.
+"""Makes the golden facts about d2l's ResNet-18 (13.6) for tests/app/cli/test_golden_resnet.c.
 
-PyTorch is a black box here: initial weights by seed 0 and the first 32 images of Fashion-MNIST go
+PyTorch is a black box here: initial weights from seed 0 and the first 32 images of Fashion-MNIST go
 in; losses, gradients and running statistics come out, in float64. The batch is normalised whole
-("1", as one device or SyncBatchNorm does), or cut into 2 shards with statistics of their own,
-shard v holding the images v, v + shards, ... as DistributedSampler deals them.
+("1", as on one device or with SyncBatchNorm), or split into 2 shards with their own statistics.
+Shard v has the images v, v + shards, ..., as from DistributedSampler.
 
-11 million gradients are too many to keep: of each tensor formulas.py keeps its norm and 16 sums.
+11 million gradients are too many to keep, so formulas.py keeps the norm and 16 sums of each tensor.
 
     python3 tests/golden/make_resnet18.py         needs torch and numpy, a few minutes
 
-resnet18.txt holds one fact a line, words separated by one space; '#' starts a comment.
+resnet18.txt has one fact per line, words separated by one space; '#' starts a comment.
 """
 import torch
 from torch import nn

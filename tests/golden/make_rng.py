@@ -1,10 +1,10 @@
-"""Writes rng.txt: what PyTorch draws, as facts for tests/core/base/test_random.c and
+"""Writes rng.txt: PyTorch's random draws, as facts for tests/core/base/test_random.c and
 tests/core/data/test_sampler.c.
 
     python3 tests/golden/make_rng.py
 
-Needs torch on a CPU with AVX2 or better. Float values are given by their bits; long results by the 64-bit
-FNV-1a hash of their 32-bit words, lowest byte first.
+Needs torch on a CPU with AVX2 or better. Float values are written as their bits, and long results
+as the 64-bit FNV-1a hash of their 32-bit words, lowest byte first.
 """
 import torch
 from torch.utils.data import DistributedSampler

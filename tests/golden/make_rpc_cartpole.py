@@ -1,10 +1,10 @@
-"""Lengths of the first episodes of PyTorch's text on torch.distributed.rpc, its first program, with
-one observer: python3 tests/golden/make_rpc_cartpole.py > tests/golden/rpc_cartpole.txt
+"""Prints the first episode lengths of the first program in PyTorch's torch.distributed.rpc
+tutorial, one observer:
+python3 tests/golden/make_rpc_cartpole.py > tests/golden/rpc_cartpole.txt
 
-Policy, Agent and Observer are the text's, in one process: the calls between them change no number.
-CartPole-v1 is written out from its published equations, in float64, with the starts that gymnasium
-draws; the state goes to the policy as float32. Agent and observer have generators of their own.
-bench/torch_rpc_cartpole.py takes pole and policy from here."""
+Policy, Agent and Observer are the tutorial's, in one process: the calls between them change no number. CartPole-v1
+follows its published equations, in float64, with the starts that gymnasium draws; the policy gets the state as float32.
+Agent and observer each have a generator. bench/torch_rpc_cartpole.py imports pole and policy from here."""
 import math
 import numpy
 import torch

@@ -1,9 +1,9 @@
-"""Losses of PyTorch's text on torch.distributed.rpc, its second program, from seed 1, on data that
-are drawn, without dropout, with targets among the tokens and a learning rate that moves the loss:
-python3 tests/golden/make_rpc_rnn.py > tests/golden/rpc_rnn.txt
+"""Prints the losses of the second program in PyTorch's torch.distributed.rpc tutorial, from seed 1,
+on random data, without dropout, with targets among the tokens and a learning rate that moves the
+loss: python3 tests/golden/make_rpc_rnn.py > tests/golden/rpc_rnn.txt
 
-Both workers draw from generators of their own, which begin with the same seed, as two processes
-would. The parts run in one process: the calls between them change no number."""
+Each worker has its own generator with the same seed, as in two processes. The parts run in one
+process: the calls between them change no number."""
 import torch
 from torch import nn
 

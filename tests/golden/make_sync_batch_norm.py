@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes sync_batch_norm.txt: what PyTorch's BatchNorm2d computes of a whole batch, in float64, which
-SyncBatchNorm must compute of the same batch however it is shared out.
+"""Writes sync_batch_norm.txt: the results of PyTorch's BatchNorm2d on a whole batch, in float64.
+SyncBatchNorm must compute the same however the batch is split.
 
     python3 tests/golden/make_sync_batch_norm.py            needs torch, a second
 
-x is (8, 6, 5, 4). Inputs are made by a formula that tests/syncbn/test_syncbn.c repeats:
-value(i, a) = ((i * a + 13) mod 1000) / 500 - 1."""
+x is (8, 6, 5, 4). Inputs are made from a formula that tests/syncbn/test_syncbn.c repeats: value(i,
+a) = ((i * a + 13) mod 1000) / 500 - 1."""
 import torch
 
 from formulas import as_line, values, write

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Makes files of safetensors under the names of the texts' models, that Duet's tests read.
+"""Makes safetensors files for Duet's tests, named after the tutorials' models.
 
     python3 tests/golden/make_torch_files.py      needs torch and safetensors
 
 All numbers are eighths that count up from 0, tensor by tensor, so the tests know them without a
-second file. They are in torch_files/ next to this script. It was run with torch 2.15.0 and
+second file. The files are in torch_files/ next to this script, which was run with torch 2.15.0 and
 safetensors 0.8.0.
 
-    simple.safetensors     SimpleModel of the text on DataParallel: fc.weight, fc.bias
+    simple.safetensors     SimpleModel of the DataParallel tutorial: fc.weight, fc.bias
     complex.safetensors    ComplexModel's first layer: conv1.weight, conv1.bias
 """
 import pathlib

@@ -1,4 +1,4 @@
-/* Reading rng.txt: the rows of what PyTorch draws. */
+/* Reads rng.txt, the rows of PyTorch's draws. */
 #ifndef TESTS_GOLDEN_RNG_H
 #define TESTS_GOLDEN_RNG_H
 

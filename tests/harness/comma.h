@@ -1,5 +1,5 @@
-/* A locale with a decimal comma, as German has one, made for a test in a new folder. A program that
- * the test starts finds it through LOCPATH and LC_ALL, which are in its environment from then on:
+/* Makes a locale with a decimal comma, like German's, for a test in a new folder. A program that
+ * the test starts finds it through LOCPATH and LC_ALL, which are then in its environment:
  *
  *     comma_make();       skips the test where no localedef makes a locale
  *     ...

@@ -10,10 +10,10 @@
  *         cr_assert_eq(got, want, "rank %d got %d", rank, got);        a message is optional
  *     }
  *
- * Each test runs in its own process, so a crash or an endless loop is one failure and the
- * other tests go on. Options of Test: .timeout (seconds), .init, .fini, .signal, .exit_code,
- * .disabled, .description. Macros: cr_assert..., which ends the test; cr_expect..., after which it
- * goes on; cr_skip_test("reason"). Messages are string literals with printf arguments.
+ * Each test runs in its own process, so a crash or an endless loop is one failure and the other
+ * tests continue. Options of Test: .timeout (seconds), .init, .fini, .signal, .exit_code,
+ * .disabled, .description. Macros: cr_assert..., which ends the test; cr_expect..., which does not;
+ * cr_skip_test("reason"). Messages are string literals with printf arguments.
  *
  * BUILD_DIR is the folder of this build: BUILD_DIR "/duet" is the command under test. */
 #ifndef TESTS_HARNESS_HARNESS_H

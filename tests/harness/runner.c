@@ -1,16 +1,16 @@
-/* The small test runner, which tests/harness/harness.h uses where Criterion cannot serve, above all
+/* The small test runner, which tests/harness/harness.h uses when Criterion is unusable, mainly
  * under ThreadSanitizer.
  *
- * Each test registers itself before main, by a constructor. main runs them one after another, each
- * in a forked child with a process group of its own, so that a test past its timeout is killed with
+ * Each test registers itself before main, in a constructor. main runs them one after another, each
+ * in a forked child with its own process group, so that a test past its timeout is killed with
  * every rank that it started. The child, its threads and its forked ranks write whether it failed
  * or was skipped, and why, into a shared page. The parent reads that page after it has reaped the
  * child, together with the child's exit status.
  *
  *     test_x                          runs all tests
  *     test_x --filter 'ring/sums_*'   those whose suite/name matches the shell pattern
- *     test_x --here --filter ring/x   runs one test in this process, without a timeout: for tools
- *                                     that look at the program which they start
+ *     test_x --here --filter ring/x   runs one test in this process, without a timeout, for tools
+ *                                     that examine the program that they start
  *     test_x --list                   prints suite/name, one per line */
 #include "tests/harness/harness.h"
 

@@ -1,4 +1,4 @@
-/* Words in texts, for tests that look at what was written. */
+/* Finds words in strings, for tests that check output. */
 #ifndef TESTS_HARNESS_TEXT_H
 #define TESTS_HARNESS_TEXT_H
 

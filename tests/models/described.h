@@ -1,4 +1,4 @@
-/* The parameters of a model in one line. */
+/* Describes the parameters of a model in one line. */
 #ifndef TESTS_MODELS_DESCRIBED_H
 #define TESTS_MODELS_DESCRIBED_H
 

@@ -1,6 +1,6 @@
-/* PyTorch's float64 losses and gradients on real Fashion-MNIST, from the initial weights and
- * from a livelier point, against one replica with either math and with its batch whole or cut
- * into virtual devices. tests/golden/README.md says who made the facts. */
+/* Compares PyTorch's float64 losses and gradients on real Fashion-MNIST, from the initial weights
+ * and from trained ones, with one replica: with either math, and with its batch whole or split into
+ * virtual devices. tests/golden/README.md says how the facts were made. */
 #include "tests/golden/golden.h"
 #include "tests/models/values.h"
 

@@ -1,6 +1,6 @@
-/* models/graph/graph.h: a text is read into the model that it says, and what is wrong with one is
- * named with its line. That the ops are PyTorch's, and that single, DP and DDP agree, is shown by
- * tests/python/export.py. */
+/* Tests models/graph/graph.h: a file is parsed into its model, and an error names the line of a
+ * mistake. tests/python/export.py shows that the ops are PyTorch's, and that single, DP and DDP
+ * agree. */
 #include "models/graph/graph.h"
 
 #include "base/error.h"

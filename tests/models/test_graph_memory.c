@@ -1,5 +1,5 @@
-/* The memory of a graph's pass: what no later op and no backward reads goes back, and nobody reads
- * it then. */
+/* Tests the memory of a graph's pass: a value that no later op and no backward reads is freed, and
+ * nothing reads it afterwards. */
 #include "base/error.h"
 #include "models/graph/graph.h"
 #include "models/model.h"

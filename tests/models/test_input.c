@@ -1,5 +1,5 @@
-/* How batches come to a replica: what a step reads is its own batch, whether that was announced
- * before, copied beside the kernels, or not; and a batch is not overwritten while it is read. */
+/* Tests how batches reach a replica: a step reads its own batch, whether that was announced and
+ * copied during kernels, or not, and a batch is not overwritten while it is read. */
 #include "tests/harness/harness.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* The models' descriptions: names, shapes and counts of parameters, and initial values to PyTorch's
- * bits. */
+/* Tests the models' descriptions: names, shapes and counts of parameters, and initial values with
+ * PyTorch's bits. */
 #include "tests/harness/harness.h"
 
 #include <unistd.h>

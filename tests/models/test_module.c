@@ -1,5 +1,5 @@
-/* duet.h's section on models of one's own: the initial values that describe asks for, and that each
- * mistake of a program is one line that names it. */
+/* Tests duet/model.h: the initial values that describe requests, and that each mistake of a program
+ * is an error of one line that names it. */
 #include "base/error.h"
 #include "duet.h"
 #include "models/models.h"

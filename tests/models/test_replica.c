@@ -1,4 +1,4 @@
-/* A replica: its memory at the start, its logs and hashes. */
+/* Tests a replica: its memory at the start, its logs and hashes. */
 #include "tests/harness/harness.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* Models that follow the data: the shapes of their parameters for samples of any shape and any
- * number of classes, and PyTorch's initial values for simple and complex. */
+/* Tests how models adapt to the data: the shapes of their parameters for samples of any shape and
+ * any number of classes, and PyTorch's initial values for simple and complex. */
 #include "base/error.h"
 #include "models/model.h"
 #include "tests/golden/golden.h"

@@ -1,4 +1,4 @@
-/* scripts/download_data.sh, run in its own folder on Debian's copy of the files instead of the
+/* Runs scripts/download_data.sh in a separate folder, on Debian's copy of the files instead of the
  * network. */
 #include <dirent.h>
 #include <sys/wait.h>
