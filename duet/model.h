@@ -90,7 +90,7 @@ struct duet_init {
 int duet_module_parameter(duet_module *module, const char *name, int rank, const int *shape,
                           struct duet_init init);
 
-/* The number of elements of parameter i; 0: there is no parameter i. */
+/* The number of elements of parameter i; 0: no parameter i exists. */
 size_t duet_module_count(const duet_module *module, int i);
 
 /* In forward: layer number `layer` applied to x, the relu of the result, and the relu of the result

@@ -27,7 +27,7 @@ static inline const struct model *const_model_of(const duet_module *module) {
     return (const struct model *)module;
 }
 
-/* While a model is described: its options, and a refusal with a message of its own. */
+/* For describe: the model's options; a failure with this code, whose message is set. */
 const struct model_options *module_options(const duet_module *module);
 void module_fail(duet_module *module, int code);
 

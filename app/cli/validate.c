@@ -7,8 +7,8 @@
  *          none); for mixed precision on one GPU: half of the clock's time for float32
  *
  * Rows for fitting and held-out rows are counted separately. The held-out rows also determine the
- * error to expect of a time (clock/trust.h), with and without a given time of one GPU. Each row is
- * checked against the error that rows of other models or machines give. */
+ * expected error of a time (clock/trust.h), with and without a measured time of one GPU. Each row
+ * is checked against the error that rows of other models or machines give. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 /* Prints what the numbers of a run do not show, unless p prints nothing. */
 void remarks_print(const struct session *s, const struct progress *p);
 
-/* Rank 0 warns on stderr of P2P that moves no bytes, and of launches that wait. */
+/* Rank 0 warns on stderr if P2P moves no bytes, and if launches wait. */
 void remarks_warn_of_gpus(const struct session *s);
 
 #endif

@@ -45,7 +45,7 @@ struct window_request {
     size_t stride; /* elements from one block of INPUT or OUTPUT to the next, at least count */
     size_t window; /* elements in a window; SEND: in one of the n mailboxes of `scratch` */
     size_t first;  /* SEND: pieces that this sender has already sent to this receiver */
-    size_t head;   /* SEND: elements in each place of a mailbox before its piece */
+    size_t head;   /* SEND: elements before the piece in each place of a mailbox */
     /* Not 0: an eager call, through slots (plans/slots.c); the value is half the number of a rank's
      * slots. `what` is then not SEND, and an all-reduce is oneshot. `window` is the number of
      * elements in a slot, which holds a rank's INPUT; stride is count. */

@@ -43,7 +43,7 @@ void ways_free(struct ways *ways);
 const struct run_record *way_run(const struct ways *ways, int way);
 
 /* Records that a way with these settings failed with ERR_MEMORY, so that the other ways can run.
- * Keeps its error only, and prints what it held when it asked for more. */
+ * Keeps only its error, and prints what it held when memory ran out. */
 void way_note_full(struct ways *ways, int way, const struct run_config *config, int width);
 
 /* Counts what PyTorch would hold in DP, DDP and FSDP, or with --as pytorch in all ways. Does

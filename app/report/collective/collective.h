@@ -45,8 +45,8 @@ void collective_free(struct drawing *c); /* zeroed is fine */
 uint64_t collective_in(const struct drawing *c, int rank);
 uint64_t collective_out(const struct drawing *c, int rank);
 
-/* The chunks of DATA that a move fills, or, if it writes elsewhere, reads. Returns 0 if it touches
- * no DATA. */
+/* Finds the chunks of DATA that a move writes, or reads if it writes elsewhere. Returns 0 if it
+ * touches no DATA. */
 int hops_chunks_of(const struct hops *h, const struct hop_move *m, int *first, int *last);
 
 /* Returns 1 if every rank moves exactly the bytes of its formula, or has no formula. */
