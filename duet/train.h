@@ -256,9 +256,9 @@ struct duet_dataset_info duet_dataset_info(const duet_dataset *set);
  * epoch may be smaller.
  *
  * A loader warns of two traps, in one line each. If the ranks cannot divide the samples evenly,
- * rank 0 says at the start how many samples are served twice in every epoch. When the same epoch
- * begins twice in a row, one line says that the order of samples repeats, because set_epoch was
- * forgotten. */
+ * rank 0 says at the start how many samples are served twice in every epoch. The first time that
+ * the same epoch begins twice in a row, the loader warns that the order of samples repeats, because
+ * set_epoch was forgotten. */
 enum duet_shuffle {
     DUET_IN_ORDER,
     DUET_SHUFFLE, /* DistributedSampler's order for this seed and epoch */

@@ -2,9 +2,9 @@
  * backward, update. It checks two things.
  *
  * Agreement with the reference, which runs the same step with the host's reference kernels from the
- * same values. The loss and the gradient of every parameter must agree within a bound. If the input
- * of a ReLU is within rounding of zero, or two values of a max-pool are within rounding of each
- * other, two correct programs take different branches, and a gradient may far exceed the bound.
+ * same values. The loss and the gradient of every parameter must agree within a bound. Two correct
+ * programs may take different branches if the input of a ReLU is within rounding of zero, or if two
+ * values of a max-pool are within rounding of each other. A gradient may then far exceed the bound.
  * That happened with 4 of 200 batches. So after a batch that disagrees the check tries another. One
  * batch that agrees is enough, because a real fault shows on every batch.
  *

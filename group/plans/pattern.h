@@ -50,8 +50,8 @@ size_t piece_of(const struct window_request *q, const struct pattern *p);
 struct range block_of(const struct window_request *q, int from, int to);
 size_t pieces_of(const struct flow *f, int from, int to);
 
-/* Offsets of the block for rank `to` in this rank's INPUT, of the block from `from` in its OUTPUT,
- * and of piece j of block b in a window or slot. */
+/* Offsets: of the block for rank `to` in this rank's INPUT; of the block from `from` in its OUTPUT;
+ * of piece j of block b in a window or slot. */
 size_t input_at(const struct window_request *q, const struct pattern *p, int to);
 size_t output_at(const struct window_request *q, const struct pattern *p, int from);
 size_t place_of(const struct flow *f, size_t j, int b);

@@ -8,11 +8,10 @@
  *     a barrier of a block    its threads' earlier work precedes their later work
  *     the end of the grid     everything in the grid comes before what the host does next
  *
- * So a value that is read in the phase in which another thread writes it is reported as the data
- * race that it is on a GPU, whichever of the two ran first here. The same holds between blocks, and
- * between the kernels of ranks that run at once, which only release and acquire can order
- * (allreduce/cuda). A block of which some threads end while others wait at a barrier is a failure
- * too.
+ * So if one thread reads a value in the phase in which another writes it, a data race is reported,
+ * as on a GPU, whichever thread ran first here. The same holds between blocks, and between the
+ * kernels of ranks that run at once, which only release and acquire can order (allreduce/cuda). A
+ * block of which some threads end while others wait at a barrier is a failure too.
  *
  * Making a fiber takes milliseconds, so blocks take their threads from one of GPU_SETS sets, drawn
  * at random. Two blocks of one set are in order, so of a race between two given blocks 1 / GPU_SETS

@@ -17,9 +17,9 @@ option_reader read_model, read_params, read_virtual, read_memory, read_shape, re
     read_algorithm, read_modes, read_outputs;
 
 /* Reads argv[0 .. argc), the words after o->command, into *config, which must hold the defaults. A
- * command with options of its own has set o->part[0]; others leave it zeroed. ERR_USAGE is returned
- * as by options_read, for an option without effect here (effects.h), for two outputs to one file,
- * and for an output that would replace an input without being its new version.
+ * command with options of its own has set o->part[0]; others leave it zeroed. ERR_USAGE: as
+ * options_read; an option has no effect here (effects.h); two outputs have one file; or an output
+ * would replace an input without being its new version.
  *
  * Commands other than train and scale train in several modes. For these config->mode becomes
  * MODE_DP, so that run_config_check checks all devices. */

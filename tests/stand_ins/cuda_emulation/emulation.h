@@ -23,9 +23,9 @@
  * The first call of a process reads the environment; defaults are in parentheses:
  *   EMULATED_GPUS=n              how many GPUs (1)
  *   CUDA_VISIBLE_DEVICES=0,2     as with real ones
- *   EMULATED_GPU_MEMORY=bytes    memory of each (80 GiB), K M G allowed; in use is what this
- *                                process has allocated,
- *   EMULATED_MACHINE=name        or what all living processes have that name the same machine
+ *   EMULATED_GPU_MEMORY=bytes    memory of each (80 GiB), K M G allowed; only this process's
+ *                                allocations use it,
+ *   EMULATED_MACHINE=name        or those of all living processes with the same machine name
  *   EMULATED_PEER=0              no peer access between GPUs, and no IPC across them
  *   EMULATED_PEER=pairs|chain    only between GPUs 2k and 2k + 1; only between GPUs k and k + 1
  *   EMULATED_P2P=lost|stores|wrong|hang   peer access is advertised but does not work; see

@@ -1,9 +1,8 @@
 /* Kernels: what a launch checks and copies, and how a grid runs. Blocks run one after another, and
  * so do the threads of a block; a kernel in phases runs once per block (launch.h).
  *
- * A kernel that cudaFuncGetAttributes has not loaded is loaded by its first launch, which waits
- * here, as CUDA's lazy loading does, until everything that is queued on the GPU in this process is
- * done. */
+ * If cudaFuncGetAttributes has not loaded a kernel, its first launch does. As with CUDA's lazy
+ * loading, that launch waits until all work of this process on the GPU is done. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <stdio.h>
