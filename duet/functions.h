@@ -109,8 +109,8 @@ duet_var *duet_recurrent(duet_tape *tape, duet_var *x, const struct duet_recurre
                          duet_var **h, duet_var **c);
 
 /* Layers without parameters.
- *     relu, tanh, sigmoid, silu      of each element, and so leaky_relu, where PyTorch's default
- *                  is 0.01, and gelu: DUET_GELU, or DUET_GELU_TANH for approximate="tanh"
+ *     relu, tanh, sigmoid, silu      of each element, and leaky_relu (PyTorch's default slope is
+ *                  0.01), and gelu: DUET_GELU, or DUET_GELU_TANH for approximate="tanh"
  *     multiply_number, add_number        x * number, x + number, for each element
  *     clamp        torch.clamp, where -INFINITY and INFINITY are no bound; F.hardtanh clamps to -1,
  *                  1, and F.relu6 to 0, 6. At a bound the gradient is 0

@@ -1,4 +1,4 @@
-# Other programs than the command: benchmarks, which may use internal functions, and examples.
+# Programs other than the command: benchmarks, which may use internal functions, and examples.
 BENCHES  := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
 EXAMPLES := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
 

@@ -22,7 +22,7 @@ int spread_check(struct run_config *config, enum spread_command command);
 int spread_run(const struct run_config *config, struct run_record *record,
                struct failures *unwritten, int *signal);
 
-/* Collective: compares the files that each machine has read. ERR_USAGE: one machine's differ. */
+/* Collective: compares the files that each machine has read. ERR_USAGE: some files differ. */
 int spread_same_data(struct comm *comm, const struct dataset *set);
 
 #endif

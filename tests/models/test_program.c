@@ -1,6 +1,7 @@
 /* Tests duet_params_create_model: a struct duet_model in a program with its own training loop. Its
  * names, shapes, initial values and buffers are those that describe requests; its layers do what
- * the functions of the tape do; misuse is one line. With CUDA_EMULATION it also runs on GPUs. */
+ * the functions of the tape do; misuse is one line of error. With CUDA_EMULATION it also runs on
+ * GPUs. */
 #include <math.h>
 
 #include "tests/duet/shared.h"

@@ -16,7 +16,7 @@ enum allreduce_algorithm bits_order(const struct run_config *config);
 void bits_order_text(const struct run_config *config, char text[SUM_ORDER_BYTES]);
 
 /* Returns 1 if this run trains, bit for bit, the model that one device would train with the same
- * virtual devices and order of sums. why_not[0 .. bytes) becomes "", or with 0 the reason. */
+ * virtual devices and order of sums. 0: why_not[0 .. bytes) becomes the reason; else "". */
 int bits_promised(const struct run_config *config, char *why_not, size_t bytes);
 
 /* Says whether two runs, each of which equals one device, also equal each other. */
