@@ -11,8 +11,8 @@
  * each input once and writes each output once. The column is the time in which memcpy moves the
  * same number of bytes, in the same run, on the same buffer, with as many cores. It is no lower
  * bound: direct writes to memory that it has just read, while memcpy must first fetch its target.
- * On GPUs it is a copy inside the device, on as many GPUs as work. If ranks share one GPU, no rank
- * has its own link, and busbw means nothing.
+ * On GPUs it is a copy inside the device, on all GPUs in use. If ranks share one GPU, no rank has
+ * its own link, and busbw means nothing.
  *
  * If the machine has enough cores, each rank's communication thread is bound to one (-p 0: not).
  * Without this, the kernel tends to put threads that wake each other on one core. Each then sleeps

@@ -112,7 +112,7 @@ int duet_command(int argc, char **argv, const struct duet_model *model);
  * for samples of model->sample and `classes` classes, with the initial values of
  * torch.manual_seed(seed). Use them like those of duet_params_create, even in a duet_ddp or a
  * duet_data_parallel. In a pass with these parameters, model->forward or any other forward function
- * may call duet_layer. Nothing of `model` is used after the call.
+ * may call duet_layer. `model` is not used after the call.
  *
  *     duet_params_create_model(&params, device, &model, 10, 0);
  *     duet_tape_begin(tape, params, n, DUET_TRAIN);

@@ -3,9 +3,9 @@
  * The queue is a linked list with one consumer. Its first item is the one that was done last. A
  * producer writes `next` of the last item (release) and counts `posted`. The stream's thread reads
  * `next` (acquire) and counts `finished` (release) when an item is done. Producers have a lock that
- * the thread never takes. The thread writes only `finished` for others, which only syncs and
- * queries load. So an item is ordered after its producer's earlier work, and a sync after the
- * items. The queue itself orders nothing else, so a race detector sees the program's own order. */
+ * the thread never takes. Others read only `finished` from the thread, and only in syncs and
+ * queries. So an item is ordered after its producer's earlier work, and a sync after the items. The
+ * queue itself orders nothing else, so a race detector sees the program's own order. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <errno.h>
