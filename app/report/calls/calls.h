@@ -37,7 +37,7 @@ struct traced_rank {
     size_t count, messages;         /* messages: sends and receives */
     double bytes, in_calls, waited; /* waited: after the first collective */
     size_t came_last;               /* the number of collectives in steps */
-    double median;                  /* wait for this rank in the kind with its largest blame */
+    double median;                  /* of the waits for it, in the kind of its largest blame */
 };
 
 struct traced_group {
