@@ -168,15 +168,14 @@ int duet_rpc_shutdown(duet_rpc **rpc, int graceful, double timeout_s);
 int duet_rpc_rank(const duet_rpc *rpc, const char *name);
 const char *duet_rpc_name(const duet_rpc *rpc, int rank);
 
-/* Threads. A worker calls duet_rpc_* from any thread. The thread that calls duet_rpc_init has the
- * device of the options to itself, as a function has while it runs, and so a handler never meets it
- * there. A thread that waits for another worker releases the device until the answer arrives: wait,
- * sync, to_here, shutdown and backward do so, and so does duet_autograd_context_free. So functions
- * of one device run one at a time, and any depth of calls back and forth works. A thread of your
- * own takes the device before it uses it; threads get it in the order of their requests, and a
+/* Threads. Any thread may call duet_rpc_*. The thread that calls duet_rpc_init has the device of
+ * the options to itself, as a function has while it runs, so the two never use it at once. A thread
+ * that waits for another worker (wait, sync, to_here, shutdown, backward and
+ * duet_autograd_context_free) releases the device until the answer arrives. So functions of one
+ * device run one at a time, and any depth of calls back and forth works. A thread of your own must
+ * take the device before using it. Threads get a device in the order of their requests, and a
  * thread has one device at a time. The calls of a process group (duet/distributed.h) wait without
- * releasing the device: release it before them if another rank may meanwhile wait for a function
- * here. */
+ * releasing the device: release it first if another rank may meanwhile wait for a function here. */
 int duet_rpc_take_device(duet_rpc *rpc, duet_device *device);
 void duet_rpc_give_device(duet_rpc *rpc, duet_device *device);
 

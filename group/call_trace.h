@@ -3,8 +3,8 @@
  * Each rank of each group writes its own file when it leaves the group, FILE.GROUP.RANK: a
  * Chrome trace, which ui.perfetto.dev opens. A rank whose job has failed cannot gather the others'
  * times, so `duet report FILE.*` reads the files of all ranks (report/calls/calls.h). All processes
- * of a machine share the clock of the times. An error here is a warning: a measurement must not end
- * a job.
+ * on a machine use the same clock. An error here is only a warning, because a measurement must not
+ * end a job.
  *
  * A duet_ddp sums its buckets outside the calls of its group. So here it has a group of its own,
  * "world-ddp0", with a call for each bucket (ddp/trace.c). */

@@ -1,5 +1,4 @@
-/* The parameters of a model in host memory: how many there are, and their values, drawn from a
- * seed. */
+/* The parameters of a model in host memory: their number, and their values, drawn from a seed. */
 #include <stdlib.h>
 
 #include "base/error.h"

@@ -88,7 +88,7 @@ struct owner {
     void (*destroy)(void *object);
     duet_params *params; /* for a parameter: its set, and its index there */
     int param;
-    struct autograd *pass; /* that a call has left; NULL: none */
+    struct autograd *pass; /* left by a call; NULL: none */
 };
 
 struct duet_rref {
@@ -126,10 +126,10 @@ struct duet_rpc {
     int stop;
     int serving;      /* calls that run here now */
     uint64_t came;    /* the workers that wait for the end of all, a bit each */
-    int lost;         /* the first one that has ended otherwise than with all; -1: none */
+    int lost;         /* the first to end before the common end; -1: none */
     struct life life; /* its table has the values of this worker: struct owner */
-    int kept; /* references that the program has; futures that it has, or that wait for an answer */
-    int over; /* 1: shut down; the rest is freed with the last of these */
+    int kept;         /* the program's references; its futures, or those without an answer */
+    int over;         /* 1: shut down; the last of these frees the rest */
     duet_autograd_context *contexts;
     uint64_t contexts_made;
 };
@@ -164,8 +164,8 @@ void device_take(duet_rpc *rpc, duet_device *device); /* both: NULL is fine */
 void device_give(duet_rpc *rpc, duet_device *device);
 duet_device *device_of_thread(duet_rpc *rpc); /* NULL: this thread has none */
 
-/* Both wait under the lock, for a second at most: all waits are in loops. ERR_TIMEOUT, without a
- * text: the deadline has passed; 0: there is none. */
+/* Both wait under the lock, for a second at most, because all waits are in loops. ERR_TIMEOUT,
+ * without a message: the deadline has passed. deadline 0: none. */
 int rpc_wait(duet_rpc *rpc, pthread_cond_t *cond, int64_t deadline);
 int wait_changed(duet_rpc *rpc, int64_t deadline);
 
@@ -222,15 +222,15 @@ int check_count(const char *function, const struct duet_rpc_value *args, int cou
 int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *function,
                const struct duet_rpc_value *args, int count, double timeout_s);
 int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o);
-/* The second half of a call that waits; code: that of its beginning, OK if there is a future. */
+/* The second half of a synchronous call. code is that of its first half, OK if it made a future. */
 int call_finish(struct duet_future *f, int code, struct duet_rpc_value *result);
 void future_wait(struct duet_future *f);
 /* Waits and takes the result; its tensors are made on `device`. */
 int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result);
 void future_answer(duet_rpc *rpc, struct message *answer); /* takes it */
 void futures_of_dead(duet_rpc *rpc, int rank);
-void futures_expire(duet_rpc *rpc); /* ends the calls that are late */
-/* A method of the reference's object, whose class the owner knows. */
+void futures_expire(duet_rpc *rpc); /* ends late calls */
+/* Prepares a call of a method of the reference's object, whose class the owner knows. */
 int method_of(struct outgoing *o, duet_rref *r, const char *method,
               const struct duet_rpc_value *args, int count, double timeout_s);
 
@@ -259,7 +259,7 @@ int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
 /* ---- references ---- */
 struct owner *owner_find(duet_rpc *rpc, uint64_t rref);                  /* under the lock */
 struct owner *owner_new(duet_rpc *rpc, uint64_t rref, const char *type); /* held once, too */
-/* The value exists, or this error says why it does not. */
+/* Sets the value's state: it exists, or this error says why it does not. */
 void owner_ready(duet_rpc *rpc, uint64_t rref, int code);
 int owner_wait(duet_rpc *rpc, uint64_t rref, struct owner **out);
 void owner_free_all(duet_rpc *rpc);

@@ -1,5 +1,4 @@
-/* The protocol of references: see lifetime.h. The list is short, so it is searched from end to
- * end. */
+/* The protocol of references: see lifetime.h. The list is short, so it is searched linearly. */
 #include "rpc/lifetime.h"
 
 #include <stdlib.h>

@@ -36,9 +36,9 @@ struct life_message {
 
 struct life_object { /* at the owner */
     uint64_t rref;
-    void *value;             /* what the references lead to; NULL: it is made later, or was never */
-    int held;                /* how many here have it */
-    int count[MOST_WORKERS]; /* references of other workers */
+    void *value;             /* what references lead to; NULL: made later, or never */
+    int held;                /* number of holders here */
+    int count[MOST_WORKERS]; /* other workers' references */
 };
 
 struct life {
@@ -48,15 +48,15 @@ struct life {
     uint64_t asked[MOST_WORKERS], confirmed[MOST_WORKERS]; /* HOLDs sent to each owner; HELDs */
     uint64_t gone;                                         /* dead workers, a bit each */
     void (*emit)(void *context, int to, const struct life_message *message);
-    void (*free)(void *context, uint64_t rref, void *value); /* nobody has it any more */
+    void (*free)(void *context, uint64_t rref, void *value); /* no holder is left */
     void *context;
 };
 
 void life_close(struct life *l);
 
 /* ---- at the owner ---- */
-struct life_object *life_find(const struct life *l, uint64_t rref); /* NULL: there is none */
-void life_hold(struct life *l, uint64_t rref); /* makes the entry where there is none */
+struct life_object *life_find(const struct life *l, uint64_t rref); /* NULL: none */
+void life_hold(struct life *l, uint64_t rref);                      /* makes a missing entry */
 void life_release(struct life *l, uint64_t rref);
 void life_count(struct life *l, uint64_t rref, int worker); /* counts one more for this worker */
 

@@ -1,7 +1,7 @@
 /* Links carry messages from worker to worker. A link is the socket to one peer, which rendezvous.c
  * has opened. Two threads serve it:
  *
- *     read_frames    takes messages, and reports the end of the stream
+ *     read_frames    receives messages, and reports the end of the stream
  *     attend         writes what the socket did not take at once, and once a second says "I am
  *                    here", and notices if the peer does not
  *

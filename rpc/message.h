@@ -51,13 +51,13 @@ struct message {
     int from;
     /* the fields, as they are sent */
     uint64_t call;          /* the id of a call, which its answer repeats */
-    uint64_t code;          /* of an answer, or the kind of LIFE or BYE */
-    uint64_t self;          /* the reference whose method it is; 0: none */
-    uint64_t rref;          /* CALL: the reference that its result becomes, or 0 */
+    uint64_t code;          /* an answer's code, or the kind of LIFE or BYE */
+    uint64_t self;          /* the reference whose method is called; 0: none */
+    uint64_t rref;          /* CALL: the reference to its result, or 0 */
     uint64_t worker;        /* LIFE: for whom */
-    uint64_t context, pass; /* of autograd; 0: none. pass: the reference to the one it leaves */
-    struct path path;       /* CALL: where a pass of it would stand */
-    const char *text;       /* CALL: the function; ANSWER: of the error */
+    uint64_t context, pass; /* autograd's; 0: none. pass: the reference to the pass it leaves */
+    struct path path;       /* CALL: the position of its pass */
+    const char *text;       /* CALL: the function; ANSWER: the error */
     struct duet_rpc_value value; /* CALL: a list, the arguments; ANSWER: the result. Owned */
     /* for a received message */
     struct frame *frame; /* owned; all strings point into it */

@@ -1,8 +1,8 @@
 /* Calls from this worker: sends them, and lets their futures wait for the answers.
  *
  * A future is held by the program and by the table of calls without an answer. It ends with the
- * answer, with the end of the worker it was sent to, or at its deadline, which whoever waits for it
- * checks. The worker that runs the function is not told, as in PyTorch. */
+ * answer, with the end of the worker it was sent to, or at its deadline, which the waiting thread
+ * checks. As in PyTorch, the worker that runs the function does not notice the deadline. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

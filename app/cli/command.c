@@ -1,7 +1,6 @@
-/* duet_command: finds the subcommand, whose status is the exit status, and has their names and what
- * --help says of them. Each process of a job is
- * this program, started again with the word `job`: its main calls duet_command again, which finds
- * the program's own model in the same place. */
+/* duet_command finds the subcommand and returns its status as the exit status. This file also has
+ * the table of subcommands. Each process of a job is this program, started again with the word
+ * `job`. Its main calls duet_command again, so it passes the same model of its own. */
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* duet report: says who waited for whom in a job of process groups (of PyTorch or of a user's
- * program), from the files of DUET_TRACE. It also draws when each device of a program computed,
- * from the file of duet_devices_timeline. */
+/* duet report shows which rank waited for which in the process groups of a job (PyTorch's or a
+ * user's program), from the files of DUET_TRACE. From a file of duet_devices_timeline it draws when
+ * each device of a program computed. */
 #include <stdio.h>
 
 #include "base/error.h"

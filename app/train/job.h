@@ -28,9 +28,9 @@ int job_run_titled(const char *title, const struct run_config *config, struct ru
                    struct job_result *result);
 
 /* With --allreduce nccl, runs one silent step of DDP, and with --units one of FSDP; otherwise does
- * nothing. A command that runs several modes calls it before the first: only NCCL knows whether
- * ranks may share a GPU, and only the model which modules it has, and the user should not have to
- * wait for the other modes to find out. Error texts are those of the run itself. */
+ * nothing. A command that runs several modes calls it before the first. Only NCCL knows whether
+ * ranks may share a GPU, and only the model knows its modules, and the user should not have to wait
+ * for the other modes to find out. Errors are those of the run itself. */
 int job_try_first(const struct run_config *config, struct job_result *result);
 
 /* The main of a job's process, `duet job CONFIG_FD RECORD_FD SPANS_FD`. Returns the exit status.

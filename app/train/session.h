@@ -44,11 +44,11 @@ struct session {
     int gpus;            /* physical GPUs that the devices share; 0: emulated devices */
 
     struct model model;
-    float **values;          /* initial parameters, in host memory; NULL: those of `file` */
-    struct safetensors file; /* of weights, or a checkpoint; open while the session is opened */
+    float **values;          /* initial parameters, in host memory; NULL: the file's */
+    struct safetensors file; /* of weights, or a checkpoint; open while the session opens */
     const char *halves;      /* "F16" or "BF16", if the file has them; else NULL */
-    int first_step;          /* the first step: 0, or that of a checkpoint */
-    int *ready_order;        /* of a checkpoint, owned; NULL: it has none */
+    int first_step;          /* the first step: 0, or the checkpoint's */
+    int *ready_order;        /* from a checkpoint, owned; or NULL */
 
     struct dataset train_set, test_set;
     struct split split;                        /* how training batches are split */

@@ -1,4 +1,4 @@
-/* The values and buffers of a model in a file of weights, in host memory. */
+/* Reads the values and buffers of a model from a weights file into host memory. */
 #ifndef TESTS_MODELS_VALUES_H
 #define TESTS_MODELS_VALUES_H
 

@@ -1,5 +1,5 @@
-/* The two answers of `duet report`: who waited for whom in the process groups of a job
- * (calls.c, judge.c), and when each device of a program computed (timeline.c).
+/* The two answers of `duet report`: which rank waited for which in a job's process groups (calls.c,
+ * judge.c), and when each device of a program computed (timeline.c).
  *
  * With DUET_TRACE=FILE each rank of each group writes a file FILE.GROUP.RANK (group/call_trace.h),
  * a Chrome trace of its calls, all on one machine's clock. The ranks of a group make the same
@@ -57,8 +57,8 @@ int calls_report(FILE *out, int width, char **files, int count);
 /* Finds and prints which rank waited for which in a group that was read. ERR_MEMORY. */
 int calls_judge(FILE *out, int width, struct traced_group *g);
 
-/* Prints a lane for each device in letters, its busy time, and the bubble, if the file is one of
- * duet_devices_timeline (*is_one). ERR_FAILED: it is torn. */
+/* Prints a lane of letters for each device, its busy time, and the bubble, if the file is one of
+ * duet_devices_timeline (*is_one). ERR_FAILED: it is incomplete. */
 int timeline_report(FILE *out, const char *path, int *is_one);
 
 /* ---- reading a trace ---- */

@@ -62,8 +62,8 @@ double picture_text_width(const struct picture *p, const char *text);
 void picture_label(struct picture *p, double x, double y, double width, double height,
                    enum shade on, const char *text);
 
-/* A key: a coloured square, an outlined one or a line, and a name, for each shade, in as many rows
- * as needed. Returns its height; with draw 0 it only measures. */
+/* Draws a key with a coloured square, an outlined one or a line, and a name, for each shade, in as
+ * many rows as needed. Returns its height; with draw 0 it only measures. */
 enum key_form { KEY_BOX, KEY_FRAME, KEY_LINE };
 struct key_item {
     enum shade shade;

@@ -1,6 +1,6 @@
-/* Traffic: the bytes that moved over each link in a step, as arrows between the devices. The arrows
- * are what the ledger counted. DP's devices are around the one with the most traffic; those of
- * other modes are on a circle. What carries less than a thousandth of the most is only counted. */
+/* Draws traffic: the bytes that moved over each link in a step, as arrows between the devices. The
+ * ledger counted these bytes. DP's devices surround the one with the most traffic; the devices of
+ * other modes form a circle. Links with less than a thousandth of the most are only counted. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The timeline: what every device did in one step, all runs on one axis. A line runs through each
- * device from the start of the step to its end; where no box covers it, the device is idle. */
+/* Draws the timeline: what every device did in one step, with all runs on one axis. A line runs
+ * through each device for the whole step; where no box covers it, the device is idle. */
 #include "base/error.h"
 #include "report/pictures/draw.h"
 #include "report/pictures/window.h"

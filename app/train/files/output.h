@@ -15,11 +15,11 @@ struct outputs {
     struct atomic_file weights, losses; /* closed if not requested */
 };
 
-/* Opens the files that config names; config must outlive them. Zero *o before, and outputs_abandon
- * it afterwards, also after a failure. */
+/* Opens the files that config names; config must outlive them. Zero *o first, and call
+ * outputs_abandon even after a failure. */
 int outputs_open(struct outputs *o, const struct run_config *config);
-/* Writes losses and weights, and puts both files in their places. Each is tried, even if others
- * fail; those that cannot be written are added to *unwritten. */
+/* Writes losses and weights, and puts both files in place. It tries each file, even if others fail,
+ * and adds those that cannot be written to *unwritten. */
 void outputs_commit(struct outputs *o, struct session *s, struct failures *unwritten);
 /* Removes uncommitted files; does nothing after a commit or on zeroed outputs. */
 void outputs_abandon(struct outputs *o);

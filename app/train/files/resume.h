@@ -27,8 +27,8 @@
  * can be written. */
 int resume_check_files(const struct run_config *config);
 
-/* Requires the settings of the checkpoint s->file to be those of this run, and reads the position
- * into s->first_step. Data, model and devices must be open. ERR_USAGE names the first setting that
+/* Checks that the settings of the checkpoint s->file are this run's, and reads the position into
+ * s->first_step. Data, model and devices must be open. ERR_USAGE names the first setting that
  * differs; ERR_FAILED: not a checkpoint, or a broken one. */
 int resume_check(struct session *s);
 

@@ -10,7 +10,7 @@ _EXACT = 1 << 24  # up to which float32 has every integer
 
 
 class Refused(Exception):
-    """One op cannot be written; the text says why."""
+    """One op cannot be written; the message says why."""
 
 
 def require(condition, why):
@@ -31,7 +31,7 @@ class N(int):
 
 class Const:
     """A value that depends on no input and no parameter: a tensor, or, if it depends on the number
-    of samples, its values for two of them and for three. `shape` has N."""
+    of samples, its values for two and for three samples. `shape` has N."""
 
     def __init__(self, of, shape):
         self.of, self.shape = of, list(shape)
@@ -49,7 +49,7 @@ class Const:
         return one.item() if all((t == one).all() for t in self.of) else None
 
     def is_place(self):
-        """Is it for each sample its number among them?"""
+        """True if it is each sample's index."""
         return len(self.of) == 2 and self.rank > 0 and self.shape[0] == N(1) and all(
             bool(part.eq(i).all()) for t in self.of for i, part in enumerate(t))
 
@@ -184,8 +184,8 @@ def name_of(node):
 
 
 def bounds(program, wanted, examples):
-    """{input: (least of its tables, largest)} of inputs of integers, by node: those of an
-    example where no table looks it up."""
+    """{input: (smallest of its tables, largest)} for inputs of integers, by node; the example's
+    values if no table uses the input."""
     found, out = {}, {}
     for node in wanted:
         name, args = name_of(node) if node.op == "call_function" else "", node.args
@@ -223,9 +223,8 @@ _AS_LARGE = _MOVES | _WITH_PLACES
 
 
 class Ranges(dict):
-    """{node of integers: its least and its largest}, where they are known. `rounded`: the nodes
-    that compute with larger ones than float32 has. Where it is not known, verify.py looks at those
-    of the example."""
+    """{node of integers: its smallest and its largest}, if known. `rounded`: nodes with integers
+    too large for float32. If the range is unknown, verify.py checks the example's integers."""
 
     def __init__(self, program, sizes, wanted, constants, inputs):
         super().__init__({node: (0, below - 1) for node, (_, below) in inputs.items()})

@@ -1,15 +1,15 @@
-"""The text while it is written: values, its lines, the tensors of the file of weights, arithmetic.
+"""The model file under construction: values, lines, the tensors of the weights file, arithmetic.
 
-A value is a tensor of PyTorch's and the line that has its numbers: for each sample those of the
-tensor, in their order. So a view writes no line, and a permutation writes one. `at` is the
-dimension of the samples, None where all are alike. It may hold several rows of each, kN = front *
-N * back of them, and `front` says how many times all samples follow each other in it.
+A value is a PyTorch tensor together with the line that has its numbers: each sample's, in the
+tensor's order. So a view writes no line, and a permutation writes one. `at` is the dimension of the
+samples, or None if all samples are equal. It may hold several rows per sample, kN = front * N *
+back rows, where `front` is the number of times that all samples follow each other.
 
     tensor (L, N, C) of nn.Transformer     line [N, L, C], at 1
     tensor (N * heads, L, D)               line [N, heads, L, D], at 0, front 1
     torch.cat([a, b]), of (N, C)           line [N, 2, C], at 0, front 2
     x.expand(N, 5, 8), a parameter's       line [8], repeats {0, 1}: no axis for what repeats
-A `shared` value (a parameter, a buffer, a constant, and what is computed of them alone) is not even
+A `shared` value (a parameter, a buffer, a constant, or a value computed only from these) is not
 copied for each sample: its type has no N."""
 
 import collections
@@ -33,22 +33,22 @@ class Value:
     rank = property(lambda self: len(self.shape))
 
     def size(self, d):
-        """Of a dimension of the line, which has a sample's rows, and once what repeats."""
+        """A dimension's size in the line, which has one sample's rows and repeated numbers once."""
         return 1 if d % self.rank in self.repeats else int(self.shape[d])
 
     def wide(self):
-        """The dimensions that the line has, and their sizes."""
+        """The dimensions of the line, and their sizes."""
         dims = [d for d in range(self.rank) if self.size(d) != 1]
         return dims, [self.size(d) for d in dims]
 
     def with_ones(self, shape):
-        """With other dimensions of size 1."""
+        """The value with other dimensions of size 1."""
         others = iter([d for d, n in enumerate(shape) if n != 1])
         to = {d: next(others) for d, n in enumerate(self.shape) if n != 1}
         return self.but(shape=shape, at=to.get(self.at), repeats={to[d] for d in self.repeats})
 
     def unsqueezed(self, at):
-        """With a dimension of size 1 there, counted in the result."""
+        """The value with a dimension of size 1 at index `at` of the result."""
         at %= self.rank + 1
         return self.with_ones([*self.shape[:at], 1, *self.shape[at:]])
 
@@ -56,7 +56,7 @@ class Value:
         return self.with_ones([n for d, n in enumerate(self.shape) if d not in dims])
 
     def of_rank(self, rank):
-        """With dimensions of size 1 in front."""
+        """The value with dimensions of size 1 in front."""
         return self.with_ones([1] * (rank - self.rank) + self.shape)
 
     def expanded(self, shape):
@@ -182,8 +182,8 @@ class Writer:
     # ---- values in the form that an op takes
 
     def lay(self, x, sizes, shared=False):
-        """The name of a line of x with these sizes behind the samples. shared: with none, where x
-        has none; a list of sizes may begin with that of the rows, as 5N."""
+        """The name of a line of x with these sizes after the samples; with `shared` without samples
+        if x has none. A list of sizes may begin with the rows, as 5N."""
         axes = [*([] if sizes and isinstance(sizes[0], N) else [N(1)]), *sizes]
         if x.shared and not shared:
             padded = [N(1)] + [1] * (len(axes) - len(x.axes)) + x.axes[1:]
@@ -193,7 +193,7 @@ class Writer:
         return x.name if x.axes == axes else self.emit("reshape", [x], axes, shared=x.shared)
 
     def permuted(self, x, *order):
-        """A line, unless what moves has size 1, or moves back."""
+        """Writes a line, unless the moved dimensions have size 1, or move back."""
         order, (dims, sizes) = [d % x.rank for d in order], x.wide()
         y = x.but(shape=[x.shape[d] for d in order], repeats={order.index(d) for d in x.repeats},
                   at=None if x.at is None else order.index(x.at))
@@ -216,8 +216,8 @@ class Writer:
         return y
 
     def dense(self, x, only=None, like=None):
-        """x with an axis for each dimension in which its numbers repeat; rows of the samples are
-        in the order that they have in `like`."""
+        """x with an axis for each dimension in which its numbers repeat; the samples' rows are in
+        the order of `like`."""
         repeats = {d for d in x.repeats if only is None or d in only}
         if not repeats:
             return x
@@ -271,7 +271,7 @@ class Writer:
         return names, y, [1 + keys.index(d) for d in skip]
 
     def together(self, op, values, shape, **settings):
-        """A line that computes element by element of several values; None is not an operand."""
+        """A line that computes elementwise on several values; None is not an operand."""
         given = [self.value(x) for x in values if x is not None]
         names, y, _ = self.beside(given, shape, direct=op in ("add", "subtract", "multiply"))
         rest = iter(names)
@@ -303,7 +303,7 @@ class Writer:
         return self.lay(x, [N(x.size(0)), *map(int, x.shape[1:])]), x, x.size(0)
 
     def of_rows(self, name, x, count, shape):
-        """The value of a line that came of `rows`."""
+        """The value of a line made from `rows`."""
         axes = [N(1), *([count] if count > 1 else []), *map(int, shape[1:])]
         if count > 1:
             name = self.emit("reshape", [name], axes)

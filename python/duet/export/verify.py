@@ -1,9 +1,9 @@
-"""Checks that the text computes the same as the model. duet.export runs the text by Duet, and
+"""Checks that the exported file computes the same as the model. duet.export runs it in Duet, and
 compares its loss and gradients with the model's.
 
 Three batches are compared: the example inputs; other numbers right after them, which finds state
 that forward keeps; and another number of samples. Each is compared with PyTorch's float32. If
-something differs by more than FLOOR, float64 tells how close a right answer comes. This finds what
+something differs by more than FLOOR, float64 shows how close a right answer is. This finds what
 torch.export does not see: state, hooks on gradients, an autograd.Function with its own backward,
 reentrant checkpoints.
 """
@@ -223,8 +223,8 @@ class _Verification:
         self.rounds = 0.0  # how far float32 is from float64, of the size, where that is known
 
     def answer(self, batches, after=None, dtype=torch.float32, moved=0, backward=True):
-        """That of a copy of the model for the last of these batches. after: an answer for the one
-        before."""
+        """The answer of a copy of the model for the last of these batches. after: the previous
+        batch's answer."""
         copy = after.copy if after else _Copy(self.model, self.result_of, dtype, self.updated,
                                               moved)
         try:
@@ -275,15 +275,15 @@ class _Verification:
         return answer
 
     def beside_exact(self, batches, text, near):
-        """What differs from float64 by more than PyTorch's float32, which is `near`, and the
-        largest of what is allowed."""
+        """What differs from float64 by more than PyTorch's float32 (`near`), and the largest
+        difference relative to its bound."""
         try:
             distances = _Distances(self.answer(batches, dtype=torch.float64))
         except ExportError:  # there are ops of float32 alone
             distances = _Distances(near)
             return distances.differing(distances.of(text), ALONE * distances.size, TIMES - 1)
         off, allowed = distances.of(text), distances.of(near)
-        # A gradient that is 0 but for roundings, as of a bias before BatchNorm, allows nothing.
+        # A gradient that is 0 except for rounding, as for a bias before BatchNorm, allows nothing.
         self.rounds = allowed / numpy.maximum(distances.size, 1e-30)
         self.rounds[self.rounds > ALL_ROUNDINGS] = 0
         differ, most = distances.differing(off, allowed)
@@ -297,7 +297,7 @@ class _Verification:
         return differ, most
 
     def refuse_state_outside(self, batch, loss):
-        """That of a copy of the model is its own. It would make float32's distances large, too."""
+        """Refuses state outside the model. Such state would make float32's distances large, too."""
         again = self.answer(batch, backward=False).loss
         if not math.isclose(loss, again, rel_tol=1e-5):
             self.refuse_state(again, self.answer(batch, backward=False), _OUTSIDE)

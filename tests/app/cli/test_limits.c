@@ -1,6 +1,6 @@
-/* Commands under the limits of a system: small limits of file sizes, open files and more (ulimit),
- * SIGCHLD ignored by the parent, descriptors 0, 1 or 2 closed. Each goes well or ends with one true
- * line. */
+/* Runs commands under system limits: small limits on file sizes, open files and more (ulimit),
+ * SIGCHLD ignored by the parent, descriptors 0, 1 or 2 closed. Each succeeds or ends with one
+ * correct line. */
 #include <stddef.h>
 #include <sys/resource.h>
 

@@ -118,7 +118,7 @@ class Interpreter(Writer):
 
     @contextlib.contextmanager
     def _refusing(self, node):
-        """Notes why the block cannot write the node."""
+        """Records why the block cannot write the node."""
         try:
             yield
         except Exception as error:

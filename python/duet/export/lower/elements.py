@@ -260,8 +260,8 @@ def _(w, a, shape):
 
 @lower(aten.bernoulli)
 def _(w, a, shape):
-    """1 with probability p, as F.dropout2d and stochastic depth draw it: where a dropout keeps a 1.
-    In evaluation a dropout does nothing, so it is p there: x / p times that is x."""
+    """1 with probability p, as in F.dropout2d and stochastic depth: where a dropout keeps a 1. In
+    evaluation a dropout does nothing, so the value is p, and x / p times p is x."""
     if a.get("p") is None:
         return compare(w, "above", a.self, _drawn(w, "rand", shape))
     axes = _own(w, shape)

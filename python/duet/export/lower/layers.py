@@ -1,4 +1,4 @@
-"""Layers: convolutions, norms, pools, recurrent ones, products of matrices and attention. Their
+"""Layers: convolutions, norms, pools, recurrent layers, matrix products and attention. Their
 weights are parameters, or values computed from them."""
 
 import math
@@ -37,7 +37,7 @@ def of_samples(w, op, x, operands, shape, **settings):
 
 @lower(aten.convolution)
 def _(w, a, shape):
-    """Of one or two dimensions, also transposed: PyTorch makes all convolutions to this op."""
+    """In one or two dimensions, also transposed: PyTorch turns all convolutions into this op."""
     x, count = w.value(a.input), len(shape) - 2
     require(count < 3, "in three dimensions")
     operands = [w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias")]
@@ -189,7 +189,7 @@ def _(w, a, shape):
         return w.of_rows(name, transposed, count, [transposed.shape[0], *sizes])
 
     def last(of_cells):
-        """The states behind the last place; those of an LSTM's cells lie behind all places."""
+        """The states after the last step; an LSTM's cell states follow those of all steps."""
         parts = [part(y, length if of_cells else end, 1) for y, end in made]
         name = parts[0] if len(parts) == 1 else w.emit(
             "cat", parts, [rows, len(parts), width], dim=1)
@@ -198,7 +198,7 @@ def _(w, a, shape):
             *(last(k) if 1 + k in w.asked else None for k in range(states))]
 
 
-# ---- products of matrices
+# ---- matrix products
 
 def swapped(w, x):
     """The transposed matrices."""
@@ -206,7 +206,7 @@ def swapped(w, x):
 
 
 def linear(w, x, weight, bias):
-    """Of a parameter one line; matmul_add where the parameter is transposed."""
+    """One line if w is a parameter; matmul_add if the parameter is transposed."""
     weight, width = w.value(weight), int(weight.shape[0])
     own = bias is None or w.is_parameter(bias)
     if weight.rank == 2 and x.rank > 1 and w.is_parameter(weight) and not x.shared:
@@ -256,7 +256,7 @@ def matmul(w, x, y):
             "matmul", [name, right], [*before, width]), flat=True).but(shape=shape)
     like = x if x.at is not None else y
     x, y = (w.dense(v, [*needed, d], like) for v, d in ((x, rank - 1), (y, rank - 2)))
-    # The samples are in front, whichever dimension they are of; they may not be of both.
+    # The samples are moved to the front from any dimension; they may not be in both.
     require(x.at is None or y.at is None or (x.at, x.front) == (y.at, y.front) and x.at in
             range(rank - 2), "it mixes samples: both have them in other dimensions")
     lead = [math.prod(int(shape[d]) for d in needed)] if needed else []
@@ -285,7 +285,7 @@ def _(w, a, shape):
 # ---- attention
 
 def _added_to_scores(w, mask):
-    """The mask as numbers: of a bool one 0, and -inf where a key is hidden."""
+    """The mask as numbers: a bool mask becomes 0, and -inf where a key is hidden."""
     if isinstance(mask, Const):
         return Const([t.log() if t.dtype is torch.bool else t for t in mask.of], mask.shape)
     return w.line("log", mask) if mask.dtype is torch.bool else mask
@@ -328,7 +328,7 @@ def _repeated(w, x, heads):
 
 
 def _mask_line(w, mask, y, rank, keys):
-    """The mask beside the scores, of whose leading dimensions it has those up to its last one."""
+    """The mask in the scores' layout, with their leading dimensions up to its last one."""
     mask = mask.of_rank(rank)
     require(mask.at is None or (mask.at, mask.front) == (y.at, y.front),
             "its mask has the samples in another order")

@@ -166,8 +166,8 @@ def _(w, a, shape):
 
 @lower(aten.cumprod, aten.prod)
 def _(w, a, shape):
-    """Each product times that of as many places before it, of which there are twice as many in each
-    round. The last one is that of all."""
+    """Cumulative product: multiplies each product by the one `step` places before it, and doubles
+    `step` in each round. The last product is that of all elements."""
     require(a.get("dim") is not None, "it mixes samples: give dim")
     dim, step = a.dim % len(a.self.shape), 1
     x = w.dense(w.value(a.self), only=[dim])

@@ -1,4 +1,4 @@
-"""Views, parts and sizes; reading and writing at indices that are constant or computed."""
+"""Views, parts and sizes; reads and writes at constant or computed indices."""
 
 import math
 
@@ -21,7 +21,7 @@ lower(aten.copy)(lambda w, a, shape: w.value(a.src).expanded(shape))
 
 @lower(aten.clone, aten._to_copy, aten.lift_fresh_copy)
 def _(w, a, shape):
-    """Also a change of type: numbers are rounded towards 0, and a bool is x != 0."""
+    """Copies x, perhaps with another type: numbers are rounded towards 0, and a bool is x != 0."""
     kind = a.get("dtype")
     if kind is torch.bool:
         return truth(w, a.self)
@@ -76,7 +76,7 @@ def _(w, a, shape):
 
 
 def _start(w, a, dim, size):
-    """Where a slice begins, counted from the front."""
+    """The start of a slice, counted from the front."""
     start = w.measure.of(a.get("start") or 0)
     start = int(start) + int(size) if int(start) < 0 else start
     return N(start) if isinstance(size, N) and start else max(start, 0)
@@ -137,7 +137,7 @@ def _cat(w, names, axes, dim, shared):
 
 @lower(aten.slice_scatter)
 def _(w, a, shape):
-    """x before, what is written, and x behind."""
+    """The part of x before, the written part, and the part of x after."""
     dim = a.get("dim", 0) % len(shape)
     size, length = shape[dim], a.src.shape[dim]
     if length == size:
@@ -192,7 +192,7 @@ def padded(w, x, pad, value=0.0):
 # ---- indices, which are constant or computed
 
 def taken(w, x, dim, places):
-    """x.index_select(dim, places), with constant places."""
+    """x.index_select(dim, places), with constant indices."""
     x, count = w.value(x), int(x.shape[dim])
     require(not isinstance(x.shape[dim], N), "it picks samples")
     places = torch.where(places < 0, places + count, places)
@@ -217,7 +217,7 @@ def taken(w, x, dim, places):
 
 
 def rows_of(w, table, index, padding=-1):
-    """Rows of a parameter, or of a constant."""
+    """Selects rows of a parameter, or of a constant."""
     index, width = w.lifted(index), math.prod(map(int, table.shape[1:]))
     settings = {} if padding is None or padding < 0 else {"padding_idx": padding}
     table = table if isinstance(table, Value) else w.constant(table.alike())
@@ -243,7 +243,7 @@ def _(w, a, shape):
 
 
 def at_places(w, x, dim, index, shape):
-    """gather: both are one rank; in other dimensions x is cut to the index."""
+    """gather: both have one rank; in other dimensions x is narrowed to the index."""
     x, index = w.lifted(x), w.lifted(index)
     require(not isinstance(x.shape[dim], N) and not isinstance(index.shape[dim], N),
             "it picks samples")
@@ -337,7 +337,7 @@ def _(w, a, shape):
 
 
 def _sums(w, index, src, dim, shape):
-    """The values of src for each place, added up."""
+    """Adds up the values of src for each index."""
     require(all(n == m for d, (n, m) in enumerate(zip(index.shape, shape)) if d != dim),
             "into a part of other dimensions")
     index, src = (w.lifted(w.dense(w.value(v), only=[dim])) for v in (index, src))
@@ -357,7 +357,7 @@ def _(w, a, shape):
 
 @lower(aten.scatter)
 def _(w, a, shape):
-    """A place that is one of the indices has the value."""
+    """Elements at the indices get the value."""
     dim, value = a.dim % len(shape), a.get("value", a.get("src"))
     require(not isinstance(shape[dim], N), "it writes samples at other indices")
     require(not a.get("reduce"), "with a reduce")
