@@ -284,8 +284,8 @@ class _Verification:
             return distances.differing(distances.of(text), ALONE * distances.size, TIMES - 1)
         off, allowed = distances.of(text), distances.of(near)
         # A gradient that is 0 except for rounding, as for a bias before BatchNorm, allows nothing.
-        self.rounds = allowed / numpy.maximum(distances.size, 1e-30)
-        self.rounds[self.rounds > ALL_ROUNDINGS] = 0
+        rounds = allowed / numpy.maximum(distances.size, 1e-30)
+        self.rounds = numpy.where(rounds > ALL_ROUNDINGS, 0, numpy.minimum(rounds, 1e-3))
         differ, most = distances.differing(off, allowed)
         # A number near a relu's corner may fall on either side in float32: that is seen where
         # parameters are moved by as little.
