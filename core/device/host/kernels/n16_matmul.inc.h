@@ -2,9 +2,9 @@
  *
  * A block of b lies in panels on the stack: MATMUL_WIDTH columns and MATMUL_DEPTH rows, which stay
  * in the second-level cache. A panel holds PANEL_COLUMNS columns, one row behind the other,
- * whichever way b is stored. The rows of a pass by, a tile of MATMUL_ROWS at a time, whose part
- * of a stays in the nearest cache while all panels meet it. A vector is LANES neighbours of a row of y,
- * and an element of a is a number broadcast, as in the weight gradient of a linear layer. Every
+ * whichever way b is stored. The rows of a pass by, a tile of MATMUL_ROWS at a time, whose part of
+ * a stays in the nearest cache while all panels meet it. A vector is LANES neighbours of a row of
+ * y, and an element of a is a number broadcast, as in the weight gradient of a linear layer. Every
  * element of y adds its products in the order of k, one by one, so the bits do not depend on the
  * tiles. */
 
