@@ -241,7 +241,7 @@ CliTest(cli_estimate, a_model_that_does_not_suit_its_samples, 60) {
  * duet.export writes of them, with torch 2.15 and a batch of 64. */
 CliTest(cli_estimate, nets_of_torchvision, 60) {
     static const char *const names[] = {"torchvision-resnet18", "vgg16", "resnet50"};
-    static const int64_t exported[] = {0, 5257082624, 5787098368};
+    static const int64_t exported[] = {0, 5261924096, 5790465280};
     for (int i = 0; i < 3; i++) {
         cli_well("estimate --model %s --batch-size 64 --devices 1 --json e", names[i]);
         struct json *j = json_of("e");
