@@ -46,11 +46,10 @@ struct comm_options {
 };
 
 /* Joins the job that this process was started for. It reads RANK, WORLD_SIZE and the two inherited
- * file descriptors from the environment, waits until all ranks have joined, and starts the thread
- * that watches them. NULL options are the defaults. On failure *out is NULL. ERR_USAGE: this
- * process was not started by the launcher. ERR_MEMORY: the shared memory could not be mapped. In
- * both cases the launcher does not know the reason, so the process should print it. Without a
- * launcher it should print every reason. */
+ * file descriptors from the environment and waits until all ranks have joined. NULL options are the
+ * defaults. On failure *out is NULL. ERR_USAGE: this process was not started by the launcher.
+ * ERR_MEMORY: the shared memory could not be mapped. In both cases the launcher does not know the
+ * reason, so the process should print it. Without a launcher it should print every reason. */
 int comm_open(struct comm **out, const struct comm_options *options);
 
 /* Makes a rank of a simulated world, for a dry run (device_is_dry). In every collective its peers

@@ -14,9 +14,10 @@
 static int socket_lost(struct comm *comm, enum wire_result result) {
     int error = errno;
     CHECK(failure_of_job(comm, "exchange"));
+    const char *server = comm->host_pidfd < 0 ? "the launcher" : "rank 0";
     if (result == WIRE_CLOSED)
-        return fail(ERR_PEER, "rank %d: exchange: the launcher has ended", comm->rank);
-    return fail_system(error, "rank %d: exchange: socket to the launcher", comm->rank);
+        return fail(ERR_PEER, "rank %d: exchange: %s has ended", comm->rank, server);
+    return fail_system(error, "rank %d: exchange: socket to %s", comm->rank, server);
 }
 
 /* Sleeps until the socket is ready, for at most one slice. */

@@ -1,7 +1,7 @@
 /* Ends a job: finds the rank that failed first, and leaves no process behind.
  *
  * The first to notice a failure writes the abort record on the board: the failing rank itself, a
- * peer's watching thread, a peer whose deadline passed, or the launcher. The rank that this record
+ * peer whose deadline passed, or who watches the processes (comm.c). The rank that this record
  * blames is the root cause, and every later failure is a consequence of it. So the launcher need
  * not guess the cause from the order in which processes end. */
 #include <errno.h>
