@@ -22,7 +22,8 @@ TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNES
               $(if $(EMULATION),-DCUDA_EMULATION)
 
 # What `make check` runs. A test of a shell script learns nothing from a sanitizer, nor does one
-# that compares numbers of runs which other tests make too, or waits for processes that are stopped.
+# that compares numbers of runs which other tests make too, or waits for processes that are stopped,
+# or runs the doctor's cases, as core/device/test_kernels does with the same kernels.
 # Random kills are left to the plain build and to soak, also where SAN is given, and so are the
 # limits of a system, which a sanitizer's own memory meets first. A race takes two threads: under
 # SAN=thread programs with one thread are left out, and so are those that only run what other
@@ -30,7 +31,8 @@ TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNES
 SKIP_SAN    := scripts/test_% python/test_% app/cli/test_json app/cli/test_profile_counts \
                app/cli/test_golden_resnet rpc/test_kills app/cli/test_same_bits \
                app/cli/test_limits app/cli/test_modelled \
-               app/doctor/test_faults app/doctor/test_ranks examples/test_scripts
+               app/doctor/test_faults app/doctor/test_ranks app/doctor/test_guard \
+               app/doctor/test_ops examples/test_scripts
 SKIP_THREAD := core/device/test_kernels% allreduce/test_plan allreduce/test_channels \
                app/doctor/test_% app/cli/test_bad_files core/base/test_random \
                app/cli/test_bad_input \
@@ -47,7 +49,8 @@ SKIP_THREAD := core/device/test_kernels% allreduce/test_plan allreduce/test_chan
                core/nn/test_errors core/nn/test_refused duet/test_limits examples/test_texts \
                app/cli/test_scale core/device/test_gpu \
                app/cli/test_batch_norm app/cli/test_tensorboard \
-               app/cli/test_resume app/cli/test_train
+               app/cli/test_resume app/cli/test_train app/clock/test_% app/cli/test_plain \
+               app/cli/test_own_data
 
 # Tests that only a GPU or the emulated runtime can run are no part of it: they run in
 # tests/check_cuda_emulation.sh and make gpu-check. Races of kernels show under SAN=thread alone.
