@@ -32,15 +32,16 @@ SKIP_SAN    := scripts/test_% python/test_% app/cli/test_json app/cli/test_profi
                app/cli/test_golden_resnet rpc/test_kills app/cli/test_same_bits \
                app/cli/test_limits app/cli/test_modelled \
                app/doctor/test_faults app/doctor/test_ranks app/doctor/test_guard \
-               app/doctor/test_ops examples/test_scripts
+               app/doctor/test_ops app/cli/test_collective app/cli/test_any_data \
+               examples/test_scripts
 SKIP_THREAD := core/device/test_kernels% allreduce/test_plan allreduce/test_channels \
                app/doctor/test_% app/cli/test_bad_files core/base/test_random \
                app/cli/test_bad_input \
-               app/cli/test_any_data app/cli/test_exported core/nn/test_ops \
+               app/cli/test_exported core/nn/test_ops \
                core/comm/test_standstill app/cli/test_words app/cli/test_options \
                app/cli/test_report \
                app/report/test_page app/report/test_collective allreduce/test_hops \
-               app/cli/test_collective app/cli/test_manual app/cli/test_trace \
+               app/cli/test_manual app/cli/test_trace \
                app/cli/test_outputs app/cli/test_end app/cli/test_estimate app/cli/test_random \
                app/cli/test_compare app/cli/test_wide_head app/cli/test_profile \
                app/cli/test_max_batch app/train/test_max_batch \
