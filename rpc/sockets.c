@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/wire.h"
+#include "comm/peers.h"
 #include "rpc/sockets.h"
 
 enum { DIAL_MS = 2000 };
@@ -93,7 +93,7 @@ int socket_dial(int *fd, int beyond, const char *address) {
     }
     send_at_once(*fd);
     if (!error) error = fcntl(*fd, F_SETFL, 0) ? errno : 0; /* from here on it blocks */
-    if (!error && !beyond && !socket_of_this_user(*fd)) error = EPERM;
+    if (!error && !beyond && !process_of_socket(*fd)) error = EPERM;
     if (!error) return OK;
     close(*fd);
     *fd = -1;
@@ -104,7 +104,7 @@ int socket_accept(int listener, int beyond) {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0) return -1;
     send_at_once(fd);
-    if (beyond || socket_of_this_user(fd)) return fd;
+    if (beyond || process_of_socket(fd)) return fd;
     close(fd);
     errno = EPERM;
     return -1;

@@ -1,4 +1,4 @@
-/* Barrier and gather, in the shared memory of the job.
+/* Barrier, gather, and exchange of descriptors, in the shared memory of the job.
  *
  * The barrier counts arrivals and never resets the count: the k-th barrier is complete when the
  * count has reached k times the world size. The last rank to arrive posts epoch k in the flag that
@@ -11,19 +11,26 @@
  * rank still reads it. With two boxes used in turn it cannot. The box of gather k is used again in
  * gather k+2, which a rank begins after barrier k+1. Every rank has arrived at barrier k+1, which
  * it does only after it has read all boxes of gather k. Data that do not fit into a box travel in
- * several pieces, one gather for each. */
+ * several pieces, one gather for each.
+ *
+ * Descriptors: each rank gathers the numbers of the others' descriptors and opens the memory behind
+ * them (peers.h). A barrier keeps a rank from closing its own before all have opened it. */
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "base/system_error.h"
 #include "comm/network.h"
+#include "comm/peers.h"
 
-static int barrier(struct comm *comm, const char *collective, const char *what) {
+int pass_barrier(struct comm *comm, const char *collective, const char *what) {
     struct board *board = comm->board;
     if (comm->network) return network_barrier(comm, collective, what);
     uint64_t k = ++comm->barriers;
     /* The card's count serves error texts only. It is written first, so that no rank that has
      * arrived is reported missing. */
-    __atomic_store_n(&board->cards[comm->rank].begun[COUNT_BARRIERS], k, __ATOMIC_RELEASE);
+    __atomic_store_n(&board->cards[comm->rank].barriers, k, __ATOMIC_RELEASE);
     /* Acquire-release: the last rank to arrive sees what all ranks wrote before they arrived, and
      * its post makes it visible to all of them. */
     if (__atomic_add_fetch(&board->arrivals, 1, __ATOMIC_ACQ_REL) == k * (uint64_t)comm->world) {
@@ -34,7 +41,7 @@ static int barrier(struct comm *comm, const char *collective, const char *what) 
     wait_start(&wait, comm, NULL);
     wait.reason.collective = collective;
     wait.what = what;
-    wait.counter = COUNT_BARRIERS;
+    wait.barrier = 1;
     wait.target = k;
     return wait_flag(comm, &board->released, k, &wait);
 }
@@ -43,7 +50,7 @@ int comm_barrier(struct comm *comm, const char *what) {
     struct comm_call call = {.collective = "BARRIER", .bucket = -1, .step = -1, .what = what};
     if (comm_is_imagined(comm)) return OK;
     CHECK(announce(comm, &call));
-    return barrier(comm, "barrier", what);
+    return pass_barrier(comm, "barrier", what);
 }
 
 int comm_announce(struct comm *comm, const struct comm_call *call) {
@@ -58,7 +65,7 @@ static int gather_piece(struct comm *comm, const char *mine, size_t piece, size_
     int parity = (int)(comm->gathers++ & 1);
     if (piece) memcpy(board_box(board, comm->rank, parity), mine, piece);
     board->cards[comm->rank].gather_bytes[parity] = bytes;
-    CHECK(barrier(comm, "gather", comm->gathers_for));
+    CHECK(pass_barrier(comm, "gather", comm->gathers_for));
     for (int r = 0; r < comm->world; r++) {
         uint64_t theirs = board->cards[r].gather_bytes[parity];
         if (theirs != bytes)
@@ -87,4 +94,28 @@ int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all) {
         done += piece;
     } while (done < bytes);
     return OK;
+}
+
+static int open_of_rank(const struct comm *comm, int rank, int theirs, int *fd) {
+    uint32_t pid = __atomic_load_n(&comm->board->cards[rank].pid, __ATOMIC_RELAXED);
+    *fd = descriptor_of((pid_t)pid, theirs);
+    return *fd < 0 ? fail_system(errno, "rank %d: descriptor %d of rank %d (/proc/%u)", comm->rank,
+                                 theirs, rank, pid)
+                   : OK;
+}
+
+int comm_pass_descriptors(struct comm *comm, int fd, int *fds) {
+    int theirs[MAX_DEVICES], code = OK;
+    for (int r = 0; fds && r < comm->world; r++)
+        fds[r] = -1;
+    if (comm_is_imagined(comm) || comm->network) return OK;
+    CHECK(comm_gather(comm, &fd, sizeof fd, theirs));
+    for (int r = 0; fds && r < comm->world && !code; r++)
+        if (theirs[r] >= 0) code = open_of_rank(comm, r, theirs[r], &fds[r]);
+    if (!code) code = comm_barrier(comm, "exchange of descriptors");
+    for (int r = 0; code && fds && r < comm->world; r++) {
+        if (fds[r] >= 0) close(fds[r]);
+        fds[r] = -1;
+    }
+    return code;
 }

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +14,7 @@
 #include "base/error.h"
 #include "base/system_error.h"
 #include "comm/environment.h"
+#include "comm/peers.h"
 
 /* The gather boxes are behind the struct. 64 ranks make it 8 MiB of address space, but only pages
  * that are touched take memory. */
@@ -49,10 +49,14 @@ out:
     return code;
 }
 
+int board_fits(int fd, int world) {
+    struct stat status;
+    return !fstat(fd, &status) && (size_t)status.st_size == board_bytes(world);
+}
+
 int board_map(struct board **board, int fd, int world) {
     *board = NULL;
-    struct stat status;
-    if (fstat(fd, &status) || (size_t)status.st_size != board_bytes(world))
+    if (!board_fits(fd, world))
         return fail(
             ERR_USAGE,
             "shared memory of the job: descriptor %d is not that of a job of %d ranks: start the "
@@ -82,15 +86,18 @@ int board_abort(struct board *board, int rank, int code, const char *text) {
     return 1;
 }
 
-int board_look_for_death(struct board *board, int rank, int pidfd) {
-    struct pollfd polled = {.fd = pidfd, .events = POLLIN};
+void board_note_process(struct board *board, int rank, pid_t pid) {
+    __atomic_store_n(&board->cards[rank].pid, (uint32_t)pid, __ATOMIC_RELAXED);
+}
+
+void board_look_for_death(struct board *board, int rank) {
+    const struct card *card = &board->cards[rank];
+    uint32_t pid = __atomic_load_n(&card->pid, __ATOMIC_RELAXED);
     char text[BOARD_TEXT];
-    if (pidfd < 0 || poll(&polled, 1, 0) <= 0) return 0;
-    snprintf(text, sizeof text, "rank %d (pid %u) died", rank,
-             __atomic_load_n(&board->cards[rank].pid, __ATOMIC_RELAXED));
-    if (!__atomic_load_n(&board->cards[rank].left, __ATOMIC_ACQUIRE))
-        board_abort(board, rank, ERR_PEER, text);
-    return 1;
+    if (!pid || !process_has_ended((pid_t)pid) || __atomic_load_n(&card->left, __ATOMIC_ACQUIRE))
+        return;
+    snprintf(text, sizeof text, "rank %d (pid %u) died", rank, pid);
+    board_abort(board, rank, ERR_PEER, text);
 }
 
 void board_beat(struct board *board, int rank) {

@@ -15,6 +15,8 @@
 #ifndef COMM_BOARD_H
 #define COMM_BOARD_H
 
+#include <sys/types.h>
+
 #include "base/limits.h"
 #include "comm/announce.h"
 #include "comm/comm.h"
@@ -35,14 +37,10 @@ struct abort_record {
     char text[BOARD_TEXT];
 };
 
-/* Collectives that a rank counts as it begins them. A wait that passes its deadline compares the
- * counts of all ranks to find out who is missing. */
-enum counter { COUNT_BARRIERS, COUNT_EXCHANGES, COUNTERS };
-
 struct card {
-    uint64_t begun[COUNTERS]; /* how many collectives of each kind the rank has begun */
-    uint64_t beats;           /* grows whenever the rank polls in a wait or calls comm_check */
-    int64_t heard_ns;         /* over a network: when its last beat came */
+    uint64_t barriers; /* how many the rank has begun: names ranks that a late one lacks */
+    uint64_t beats;    /* grows whenever the rank polls in a wait or calls comm_check */
+    int64_t heard_ns;  /* over a network: when its last beat came */
     int64_t beat_ns; /* when it last did so, on the clock of base/clock.h, which all ranks share */
     uint32_t pid;
     uint32_t left;       /* 1: comm_close was called, so the end of the process is not a failure */
@@ -75,7 +73,9 @@ struct board {
  * truncated it would kill the others. On failure *board is NULL and *fd -1. */
 int board_create(struct board **board, int *fd, int world);
 
-/* Maps an inherited board. ERR_USAGE if fd does not have the size of a board for so many ranks. */
+int board_fits(int fd, int world); /* 1: it has the size of a board for so many ranks */
+
+/* Maps a board. ERR_USAGE if fd does not fit. */
 int board_map(struct board **board, int fd, int world);
 
 void board_unmap(struct board *board); /* NULL is allowed */
@@ -86,9 +86,10 @@ void *board_box(struct board *board, int rank, int parity);
 /* Writes the job's first failure. Returns 1 if this call was first, so that its message counts. */
 int board_abort(struct board *board, int rank, int code, const char *text);
 
-/* If the process with this pidfd, the rank's, has ended without comm_close, the job has failed. 1:
- * it has ended. */
-int board_look_for_death(struct board *board, int rank, int pidfd);
+void board_note_process(struct board *board, int rank, pid_t pid);
+
+/* If the process of a rank has ended without comm_close, the job has failed. */
+void board_look_for_death(struct board *board, int rank);
 
 /* Shows the others that a thread of this rank is polling. */
 void board_beat(struct board *board, int rank);

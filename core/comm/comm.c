@@ -1,19 +1,15 @@
 /* Joins a job and leaves it.
  *
- * comm_open:  1. read from the environment which rank this is, and which descriptors it inherited;
- *                without those, meet the other ranks (rendezvous.h)
+ * comm_open:  1. read from the environment which rank this is, and where it inherited the board;
+ *                without that, meet the other ranks (rendezvous.h)
  *             2. map the board and write this process's id on it
- *             3. rendezvous: an exchange through the launcher, complete when all ranks have come
- *             4. a barrier
+ *             3. rendezvous: a barrier, complete when all ranks have come
  *
  * A rank that dies (kill -9, out of memory, a crash) cannot report it, but the kernel can: a pidfd
  * is a handle on one process that becomes readable when the process ends. The launcher watches all
- * ranks in this way (end.c); without a launcher rank 0 does, and the others watch rank 0. The death
- * becomes the failure of the job, and every wait of every rank ends within a slice. */
-#include <errno.h>
-#include <fcntl.h>
+ * ranks in this way (end.c); without a launcher each rank that waits looks at all others (wait.c).
+ * The death becomes the failure of the job, and every wait of every rank ends within a slice. */
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/cores.h"
@@ -30,45 +26,28 @@ static const char BY_TRAIN[] = "ranks are started by `duet train --mode ddp`";
 static const char BY_RUN[] = "start the ranks by duet_spawn, `duet run`, torchrun or "
                              "mpirun, or set it";
 
-static int is_packet_socket(int fd) {
-    int type = 0;
-    socklen_t size = sizeof type;
-    return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) && type == SOCK_SEQPACKET;
-}
-
-/* Takes over the two inherited descriptors, which this process's own children must not inherit. */
-static int take_descriptors(struct comm *comm) {
-    int board = -1, socket = -1;
-    CHECK(environment_number("DUET_SHARED_FD", 0, MOST_FDS, &board));
-    CHECK(environment_number("DUET_COMM_FD", 0, MOST_FDS, &socket));
-    if (board < 0 || socket < 0)
-        return fail(ERR_USAGE, "environment variable %s: expected, but not set: %s",
-                    board < 0 ? "DUET_SHARED_FD" : "DUET_COMM_FD", BY_TRAIN);
-    CHECK(board_map(&comm->board, board, comm->world));
-    close(board);
-    if (!is_packet_socket(socket))
-        return fail(ERR_USAGE,
-                    "environment variable DUET_COMM_FD: %d: not the launcher's socket: join a job "
-                    "only once",
-                    socket);
-    comm->socket = socket;
-    fcntl(socket, F_SETFD, FD_CLOEXEC);
+/* Maps the inherited board. This process's own children must not inherit it. */
+static int take_board(struct comm *comm) {
+    int fd = -1;
+    CHECK(environment_number("DUET_SHARED_FD", 0, MOST_FDS, &fd));
+    if (fd < 0)
+        return fail(ERR_USAGE, "environment variable DUET_SHARED_FD: expected, but not set: %s",
+                    BY_TRAIN);
+    CHECK(board_map(&comm->board, fd, comm->world));
+    close(fd);
     return OK;
 }
 
-/* Did the launcher's descriptors reach this process? A program in between may have closed them, as
- * Python's subprocess does. Under `duet run` the ranks then meet by the name of their job; the
- * ranks of other launchers have no such name. */
-static int were_closed(void) {
-    int board = -1, socket = -1;
-    if (!getenv("TORCHELASTIC_RUN_ID") ||
-        environment_number("DUET_SHARED_FD", 0, MOST_FDS, &board) ||
-        environment_number("DUET_COMM_FD", 0, MOST_FDS, &socket))
-        return 0;
-    return fcntl(board, F_GETFD) < 0 || !is_packet_socket(socket);
+/* Did the launcher's board reach this process? A program in between may have closed it, as Python's
+ * subprocess does. Under `duet run` the ranks then meet by the name of their job; the ranks of
+ * other launchers have no such name. */
+static int was_closed(int world) {
+    int fd = -1;
+    return getenv("TORCHELASTIC_RUN_ID") &&
+           !environment_number("DUET_SHARED_FD", 0, MOST_FDS, &fd) && !board_fits(fd, world);
 }
 
-/* Finds the job's board and the connection to the server of the rendezvous. */
+/* Finds the job's board. */
 static int find_job(struct comm *comm, const struct comm_options *options) {
     struct place place;
     const struct network_ops *by = options ? options->by : NULL;
@@ -80,29 +59,28 @@ static int find_job(struct comm *comm, const struct comm_options *options) {
     }
     if (!getenv("DUET_SHARED_FD")) CHECK(network_is_wanted(by, &spread));
     if (spread) return network_open(comm, by);
-    int alone = meet && (!getenv("DUET_SHARED_FD") || were_closed());
     CHECK(read_place(&place, meet ? BY_RUN : BY_TRAIN));
     comm->world = place.world;
     comm->rank = place.rank;
-    return alone ? meet_ranks(comm, NULL) : take_descriptors(comm);
+    int alone = meet && (!getenv("DUET_SHARED_FD") || was_closed(place.world));
+    return alone ? meet_ranks(comm, NULL) : take_board(comm);
 }
 
 static int meet(struct comm *comm) {
-    struct card *card = &comm->board->cards[comm->rank];
-    __atomic_store_n(&card->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
-    CHECK(comm_pass_descriptors(comm, -1, NULL));
+    const int64_t second = comm->alone && comm->rank ? 1000000000 : 0;
+    board_note_process(comm->board, comm->rank, getpid());
     if (!comm_can_post_lightly()) __atomic_store_n(&comm->board->heavy, 1, __ATOMIC_RELAXED);
-    CHECK(comm_barrier(comm, "start"));
+    comm->timeout_ns += second; /* rank 0 knows who has not come, and speaks first */
+    int code = pass_barrier(comm, "rendezvous", NULL);
+    comm->timeout_ns -= second;
     comm->light = !__atomic_load_n(&comm->board->heavy, __ATOMIC_RELAXED);
-    return OK;
+    return code;
 }
 
 /* Frees everything. The peers are not told: comm_close has done so, or comm_open failed. */
 static void release(struct comm *comm) {
     network_close(comm);
-    meeting_end(comm->meeting);
-    if (comm->socket >= 0) close(comm->socket);
-    if (comm->host_pidfd >= 0) close(comm->host_pidfd);
+    if (comm->board_fd >= 0) close(comm->board_fd);
     board_unmap(comm->board);
     free(comm);
 }
@@ -115,7 +93,7 @@ int comm_open(struct comm **out, const struct comm_options *options) {
     struct comm *comm = calloc(1, sizeof *comm);
     if (!comm) return fail(ERR_MEMORY, "communicator: out of host memory: free some memory");
     comm->timeout_ns = (int64_t)(timeout * 1e9);
-    comm->socket = comm->host_pidfd = -1;
+    comm->board_fd = -1;
 
     int code = OK, warn_after_s = WARN_AFTER_S;
     CHECK_GOTO(environment_number("DUET_WARN_AFTER", 1, 1 << 30, &warn_after_s), code, out);

@@ -1,9 +1,8 @@
 /* The communicator: how one rank reaches the others.
  *
- * A rank is one process of a job. launch.h starts the ranks and serves their rendezvous. The ranks
- * share one piece of memory (barrier, abort word, gather boxes), and each holds one socket to the
- * launcher, for file descriptors. To share larger memory, the ranks pass the descriptor of a memfd
- * with comm_pass_descriptors and put flags (struct comm_flag) into that memory.
+ * A rank is one process of a job. launch.h starts the ranks. The ranks share one piece of memory
+ * (barrier, abort word, gather boxes). To share larger memory, the ranks pass the descriptor of a
+ * memfd with comm_pass_descriptors and put flags (struct comm_flag) into that memory.
  *
  * Every wait has a deadline and polls the abort word, so no wait outlives a failed peer. The first
  * failure of a job is recorded once (comm_abort). The wait of every other rank then returns
@@ -33,7 +32,7 @@ struct comm_options {
     double timeout_s; /* deadline of each wait; 0: 300 s */
     /* 1: without Duet's launcher the ranks find each other by RANK, WORLD_SIZE, MASTER_ADDR and
      * MASTER_PORT (comm/rendezvous.h). They also do so under `duet run` if a program between has
-     * closed the inherited descriptors. */
+     * closed the inherited descriptor. */
     int meet;
     /* Moves the bytes between machines if mpirun or srun has started this process: network_by_mpi
      * (group/group.h), or NULL in builds without MPI. */
@@ -45,8 +44,8 @@ struct comm_options {
     int rank, world;
 };
 
-/* Joins the job that this process was started for. It reads RANK, WORLD_SIZE and the two inherited
- * file descriptors from the environment and waits until all ranks have joined. NULL options are the
+/* Joins the job that this process was started for. It reads RANK, WORLD_SIZE and the inherited
+ * file descriptor from the environment and waits until all ranks have joined. NULL options are the
  * defaults. On failure *out is NULL. ERR_USAGE: this process was not started by the launcher.
  * ERR_MEMORY: the shared memory could not be mapped. In both cases the launcher does not know the
  * reason, so the process should print it. Without a launcher it should print every reason. */
@@ -82,17 +81,17 @@ int comm_speaks(const struct comm *comm);
 
 /* ---- collectives: small and slow, for set-up and for once a step ---- */
 
-/* Through the launcher, for set-up: a rank may bring one file descriptor, which stays the caller's;
- * fd -1: none. fds: world entries, -1 where a rank brought none; every other entry (that of this
- * rank too) is a new duplicate that the caller must close. NULL: the descriptors are dropped. If
- * comm_is_spread there are none. */
+/* A rank may bring one file descriptor of memory, which stays the caller's; fd -1: none. fds: world
+ * entries, -1 where a rank brought none; every other entry (that of this rank too) is a new
+ * descriptor of that memory, which the caller must close. NULL: none are opened. If comm_is_spread
+ * there are none. */
 int comm_pass_descriptors(struct comm *comm, int fd, int *fds);
 
 /* The purpose of the next gathers, for messages: "new_group"; NULL: none. */
 void comm_name_gathers(struct comm *comm, const char *what);
 
 /* All-gather through the shared memory, cheap enough for every step (losses, hits, statistics): it
- * does not need the launcher and costs one barrier for each COMM_BOX_BYTES. Any number of bytes,
+ * costs one barrier for each COMM_BOX_BYTES. Any number of bytes,
  * the same on every rank. all: world * bytes, in rank order; `mine` may be this rank's part of
  * it. */
 int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all);
@@ -188,12 +187,12 @@ struct wait {
     struct comm *comm;
     struct comm_wait_reason reason;
     const char *what; /* printed in parentheses after the collective's name; may be NULL */
-    /* A wait has one of two kinds. With counter >= 0 it lasts until begun[counter] of every rank
-     * has reached `target` (barrier, exchange). With counter < 0 it lasts until *epoch, which rank
-     * reason.peer posts, has reached `target` (a flag). After comm_distant_begin both may be set if
-     * this process can read the missing flag, since a peer may post it and leave between two looks.
-     * Otherwise the caller looks, and the peer cannot have left. */
-    int counter;
+    /* A wait has one of two kinds. With barrier 1 it lasts until every rank has begun barrier
+     * `target`. With barrier 0 it lasts until *epoch, which rank reason.peer posts, has reached
+     * `target` (a flag). After comm_distant_begin both may be set if this process can read the
+     * missing flag, since a peer may post it and leave between two looks. Otherwise the caller
+     * looks, and the peer cannot have left. */
+    int barrier;
     const uint64_t *epoch;
     uint64_t target;
     /* The deadline counts time spent waiting, not wall time: it charges at most one second between

@@ -12,7 +12,7 @@ int comm_imagine(struct comm **out, int rank, int world) {
     comm->rank = rank;
     comm->world = world;
     comm->timeout_ns = INT64_MAX;
-    comm->socket = comm->host_pidfd = -1;
+    comm->board_fd = -1;
     return OK;
 }
 

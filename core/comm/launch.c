@@ -1,5 +1,5 @@
 /* The launcher from start to end. It checks the arguments, creates the board, catches signals,
- * starts the ranks, serves them until all have ended, and reports what happened. */
+ * starts the ranks, watches them until all have ended, and reports what happened. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,32 +76,30 @@ static int run_job(struct job *job) {
     code = start_ranks(job);
     if (code) end_job(job, -1, code, error_message());
     while (watch_processes(job) > 0) {
-        int sleep_ms = poll_timeout_ms(job), served = serve_ranks(job, sleep_ms);
+        int sleep_ms = poll_timeout_ms(job), slept = sleep_until_event(job, sleep_ms);
         advance_clock(job, sleep_ms);
-        if (served) end_job(job, -1, served, error_message());
+        if (slept) end_job(job, -1, slept, error_message());
     }
-    serve_late_signal(job);
+    take_late_signal(job);
     return OK; /* the job has run; the board has its outcome */
 out:
     return code;
 }
 
-void job_begin(struct job *job, const struct launch *launch) {
+static void job_begin(struct job *job, const struct launch *launch) {
     job->launch = launch;
     job->world = launch->world_size;
     job->board_fd = job->signal_fd = -1;
-    job->exchange = 1;
     job->clock = 1;
     job->last_look = now_ns();
     for (int r = 0; r < MAX_DEVICES; r++)
-        job->ranks[r].socket = job->ranks[r].pidfd = job->ranks[r].offer.fd = -1;
+        job->ranks[r].pidfd = -1;
 }
 
 static void free_job(struct job *job) {
     reap_ranks(job);
     if (job->child_before.sa_handler == SIG_IGN || job->child_before.sa_flags & SA_NOCLDWAIT)
         sigaction(SIGCHLD, &job->child_before, NULL);
-    serve_stop(job);
     if (job->signal_fd >= 0) close(job->signal_fd);
     if (job->board_fd >= 0) close(job->board_fd);
     board_unmap(job->board);

@@ -1,7 +1,7 @@
-/* The launcher: starts one process per rank, serves their rendezvous, and ends them all.
+/* The launcher: starts one process per rank, watches them, and ends them all.
  *
- * Nothing in a job has a name. Each rank inherits one end of a socket pair and one memfd, so a job
- * needs no port and no file in /dev/shm, leaves nothing behind, and cannot meet another job.
+ * Nothing in a job has a name. Each rank inherits one memfd, so a job needs no port and no file in
+ * /dev/shm, leaves nothing behind, and cannot meet another job.
  *
  * The first failure ends the job. The abort word is set; the ranks get half a second to leave by
  * themselves, then SIGTERM, then SIGKILL, all within a second. SIGINT, SIGTERM and SIGHUP to the
@@ -70,7 +70,7 @@ struct launch_result {
  *
  * Environment of each rank: the caller's, with RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE,
  * MASTER_ADDR and MASTER_PORT as torchrun sets them (no port is opened), OMP_NUM_THREADS=1 unless
- * it is set, and the two descriptors that comm_open needs.
+ * it is set, and the descriptor that comm_open needs.
  *
  * OK: every rank ended with status 0. ERR_READER: the first rank to end had lost the reader of its
  * output (SIGPIPE). After any other error the message names the root cause, "rank 2 (pid 123) ended

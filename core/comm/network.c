@@ -116,10 +116,9 @@ static void begin_counted(struct comm *comm, struct wait *wait, const char *coll
     wait_start(wait, comm, NULL);
     wait->reason.collective = collective;
     wait->what = what;
-    wait->counter = COUNT_BARRIERS;
+    wait->barrier = 1;
     wait->target = ++comm->barriers;
-    __atomic_store_n(&comm->board->cards[comm->rank].begun[COUNT_BARRIERS], wait->target,
-                     __ATOMIC_RELEASE);
+    __atomic_store_n(&comm->board->cards[comm->rank].barriers, wait->target, __ATOMIC_RELEASE);
 }
 
 int network_barrier(struct comm *comm, const char *collective, const char *what) {

@@ -20,23 +20,24 @@ struct comm {
     int spin;            /* every rank has its own core, so spinning briefly beats sleeping */
     int64_t crowded;     /* until then other programs use its core and waits do not yield */
     int light;           /* 1: every rank runs fences that another one requests: flag.c */
-    int socket;          /* to the launcher, or to rank 0 in a job without one */
-    int host_pidfd;      /* then: readable once rank 0 has ended; -1: none */
+    int alone;           /* 1: no launcher watches the ranks, so they watch each other */
     struct board *board; /* NULL: the peers are imagined (imagine.c) */
-    uint64_t barriers, exchanges, gathers; /* how many of each this rank has begun */
-    const char *gathers_for;               /* see comm_name_gathers */
-    uint64_t looks;                        /* calls of comm_look_for_stop */
-    struct announcer announcer;            /* for collectives of all kinds */
+    int board_fd;        /* on rank 0 of a job without a launcher; else -1 */
+    uint64_t barriers, gathers; /* how many of each this rank has begun */
+    const char *gathers_for;    /* see comm_name_gathers */
+    uint64_t looks;             /* calls of comm_look_for_stop */
+    struct announcer announcer; /* for collectives of all kinds */
     struct sharing sharing;
     struct network *network;        /* ranks on several machines: network.h; else NULL */
     const struct network_ops *by;   /* the functions that move their bytes */
     char (*machines)[MACHINE_NAME]; /* [world] the machine of each rank; else NULL */
-    struct meeting *meeting; /* on rank 0 of a job without a launcher (rendezvous.h); else NULL */
 };
 
 /* announce.c: this rank is about to begin the collective that `call` names. ERR_FAILED: a peer
  * has announced another one. */
 int announce(struct comm *comm, const struct comm_call *call);
+/* barrier.c: a barrier that is not announced. The texts are for messages. */
+int pass_barrier(struct comm *comm, const char *collective, const char *what);
 /* imagine.c: fills in what every rank of a simulated world contributes to a gather. */
 void imagine_all(const struct comm *comm, const void *mine, size_t bytes, void *all);
 

@@ -2,9 +2,8 @@
  *
  *     rank 0    listens at an abstract unix socket         the others    connect to it
  *               checks who comes: user, rank, world        <---          say who they are
- *               hands out the board                        --->          map it
- *               once all have come, stops listening; a thread serves the exchanges (serve.c)
- *               and watches the others, who watch rank 0
+ *               says which descriptor has the board        --->          map it (peers.h)
+ *               once all have come, stops listening
  *
  * The name of the socket consists of the user's number, MASTER_ADDR, MASTER_PORT and the launcher's
  * name for the job. It is in no file system and disappears with the process, so no job leaves
@@ -19,32 +18,31 @@
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/system_error.h"
 #include "base/text/text.h"
-#include "base/thread.h"
 #include "comm/environment.h"
-#include "comm/job.h"
-#include "comm/wire.h"
+#include "comm/peers.h"
 
 static const int64_t TAKEN_NS = 1000000000; /* how long rank 0 retries a name that is taken */
-static const int64_t LEAVE_NS = 2000000000; /* how long the thread goes on delivering at the end */
 enum { LOOK_MS = 50, RETRY_MS = 2 };
 
-struct meeting {
-    struct launch launch; /* all zero but for the number of ranks: there is no launcher */
-    struct job job;
-    pthread_t thread;
-    int running, stop; /* stop: atomic */
+/* What a rank says of itself, and rank 0's answer. */
+struct hello {
+    uint32_t magic, rank, world;
 };
+struct answer {
+    int32_t board_fd; /* rank 0's descriptor of the board; -1: the rank is refused */
+    char text[200];   /* why */
+};
+enum { HELLO_MAGIC = 0x54455545 };
 
 /* Where the ranks meet. */
 struct spot {
@@ -76,15 +74,12 @@ static int new_socket(int *out) {
     return *out < 0 ? fail_system(errno, "rendezvous: socket") : OK;
 }
 
-/* Receives one packet within the deadline. blob: WIRE_MOST_BYTES of memory. */
-static int receive(int socket, int64_t deadline, struct wire_header *header, void *blob, int *fd) {
-    enum wire_result result;
-    while ((result = wire_receive(socket, header, blob, fd)) == WIRE_LATER) {
-        struct pollfd polled = {.fd = socket, .events = POLLIN};
-        if (now_ns() >= deadline) return ERR_TIMEOUT;
-        poll(&polled, 1, LOOK_MS);
-    }
-    return result == WIRE_DONE ? OK : ERR_PEER;
+/* Receives a packet of this size within the deadline. 0: none came. */
+static int receive(int socket, int64_t deadline, void *packet, size_t bytes) {
+    struct pollfd polled = {.fd = socket, .events = POLLIN};
+    while (poll(&polled, 1, LOOK_MS) <= 0)
+        if (now_ns() >= deadline) return 0;
+    return recv(socket, packet, bytes, MSG_DONTWAIT) == (ssize_t)bytes;
 }
 
 /* The end of each timeout message here. */
@@ -93,8 +88,10 @@ static int receive(int socket, int64_t deadline, struct wire_header *header, voi
 
 /* ---- ranks other than 0 ---- */
 
-static int connect_to_rank_0(struct comm *comm, const struct spot *spot, int64_t deadline) {
-    while (connect(comm->socket, (const struct sockaddr *)&spot->name, spot->length)) {
+static int connect_to_rank_0(const struct comm *comm, const struct spot *spot, int socket,
+                             pid_t *rank_0) {
+    int64_t deadline = now_ns() + comm->timeout_ns;
+    while (connect(socket, (const struct sockaddr *)&spot->name, spot->length)) {
         if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
             return fail_system(errno, "rank %d: rendezvous: connect", comm->rank);
         if (now_ns() >= deadline)
@@ -104,38 +101,47 @@ static int connect_to_rank_0(struct comm *comm, const struct spot *spot, int64_t
                         comm->rank, spot->address, spot->port, (double)comm->timeout_ns * 1e-9);
         nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000}, NULL);
     }
-    if (socket_of_this_user(comm->socket)) return OK;
+    if ((*rank_0 = process_of_socket(socket))) return OK;
     return fail(ERR_FAILED,
                 "rank %d: rendezvous at %s:%s: another user's process listens there: give "
                 "MASTER_PORT another number",
                 comm->rank, spot->address, spot->port);
 }
 
-static int ask_for_board(struct comm *comm, const struct spot *spot, int64_t deadline) {
-    char blob[WIRE_MOST_BYTES];
-    struct wire_header header = {WIRE_MAGIC, 0, (uint32_t)comm->rank, sizeof(uint32_t), 0};
-    uint32_t world = (uint32_t)comm->world;
-    int fd = -1;
-    if (wire_send(comm->socket, &header, &world, -1) != WIRE_DONE ||
-        receive(comm->socket, deadline, &header, blob, &fd))
+static int ask_for_board(struct comm *comm, const struct spot *spot, int socket) {
+    struct hello hello = {HELLO_MAGIC, (uint32_t)comm->rank, (uint32_t)comm->world};
+    struct answer answer;
+    pid_t rank_0;
+    CHECK(connect_to_rank_0(comm, spot, socket, &rank_0));
+    if (send(socket, &hello, sizeof hello, MSG_NOSIGNAL) < 0 ||
+        !receive(socket, now_ns() + comm->timeout_ns, &answer, sizeof answer))
         return fail(ERR_PEER,
                     "rank %d: rendezvous at %s:%s: rank 0 does not answer: see its output",
                     comm->rank, spot->address, spot->port);
-    if (fd < 0) return fail(ERR_USAGE, "rank %d: %.*s", comm->rank, (int)header.bytes, blob);
+    if (answer.board_fd < 0)
+        return fail(ERR_USAGE, "rank %d: %.*s", comm->rank, (int)sizeof answer.text, answer.text);
+    int fd = descriptor_of(rank_0, answer.board_fd);
+    if (fd < 0)
+        return fail_system(errno, "rank %d: rendezvous: memory of process %d", comm->rank, rank_0);
     int code = board_map(&comm->board, fd, comm->world);
     close(fd);
     return code;
 }
 
 static int come(struct comm *comm, const struct spot *spot) {
-    int64_t deadline = now_ns() + comm->timeout_ns;
-    CHECK(new_socket(&comm->socket));
-    CHECK(connect_to_rank_0(comm, spot, deadline));
-    comm->host_pidfd = socket_pidfd(comm->socket);
-    return ask_for_board(comm, spot, deadline);
+    int socket;
+    CHECK(new_socket(&socket));
+    int code = ask_for_board(comm, spot, socket);
+    close(socket);
+    return code;
 }
 
 /* ---- rank 0 ---- */
+
+/* The process of a rank that has come; else 0. */
+static pid_t process_of(const struct comm *comm, int rank) {
+    return (pid_t)__atomic_load_n(&comm->board->cards[rank].pid, __ATOMIC_RELAXED);
+}
 
 static int listen_at(struct comm *comm, const struct spot *spot, int *listener) {
     int64_t deadline = now_ns() + TAKEN_NS;
@@ -153,55 +159,37 @@ static int listen_at(struct comm *comm, const struct spot *spot, int *listener) 
     return listen(*listener, comm->world) ? fail_system(errno, "rank 0: rendezvous: listen") : OK;
 }
 
-static void turn_away(int socket, const char *text) {
-    struct wire_header reply = {WIRE_MAGIC, 0, 0, (uint32_t)strlen(text), 0};
-    wire_send(socket, &reply, text, -1);
-    close(socket);
-}
-
-/* A process has connected: is it a rank of this job? Then it gets the board. */
-static void receive_rank(struct job *job, const struct spot *spot, int socket) {
-    struct wire_header header;
-    char text[200], blob[WIRE_MOST_BYTES];
-    uint32_t world = 0;
-    int fd = -1;
-    if (!socket_of_this_user(socket) ||
-        receive(socket, now_ns() + 1000000000, &header, blob, &fd) ||
-        header.bytes != sizeof world) {
-        if (fd >= 0) close(fd);
-        close(socket);
+/* A process has connected: is it a rank of this job? Then it learns where the board is. */
+static void receive_rank(const struct comm *comm, const struct spot *spot, int socket) {
+    struct hello hello;
+    struct answer answer = {.board_fd = -1};
+    pid_t pid = process_of_socket(socket);
+    if (!pid || !receive(socket, now_ns() + 1000000000, &hello, sizeof hello) ||
+        hello.magic != HELLO_MAGIC)
         return;
-    }
-    memcpy(&world, blob, sizeof world);
-    struct process *process = header.rank < (uint32_t)job->world ? &job->ranks[header.rank] : NULL;
-    if (world != (uint32_t)job->world)
-        snprintf(text, sizeof text,
+    if (hello.world != (uint32_t)comm->world)
+        snprintf(answer.text, sizeof answer.text,
                  "rendezvous at %s:%s: WORLD_SIZE is %u here and %d on rank 0: give all ranks the "
                  "same, and each job its own MASTER_PORT",
-                 spot->address, spot->port, world, job->world);
-    else if (!process || header.rank == 0 || process->socket >= 0)
+                 spot->address, spot->port, hello.world, comm->world);
+    else if (!hello.rank || hello.rank >= hello.world || process_of(comm, (int)hello.rank))
         snprintf(
-            text, sizeof text,
+            answer.text, sizeof answer.text,
             "rendezvous at %s:%s: rank %u has already joined: give each rank another RANK, and "
             "each job its own MASTER_PORT",
-            spot->address, spot->port, header.rank);
+            spot->address, spot->port, hello.rank);
     else {
-        struct wire_header reply = {WIRE_MAGIC, 0, 0, 0, 1};
-        if (wire_send(socket, &reply, NULL, job->board_fd) != WIRE_DONE)
-            close(socket);
-        else
-            process->socket = socket, process->pidfd = socket_pidfd(socket);
-        return;
+        board_note_process(comm->board, (int)hello.rank, pid);
+        answer.board_fd = comm->board_fd;
     }
-    turn_away(socket, text);
+    send(socket, &answer, sizeof answer, MSG_NOSIGNAL);
 }
 
-static int late(struct comm *comm, const struct job *job, const struct spot *spot) {
+static int late(const struct comm *comm, const struct spot *spot) {
     char ranks[4 * MAX_DEVICES] = "";
     int missing = 0;
-    for (int r = 1; r < job->world; r++)
-        if (job->ranks[r].socket < 0)
-            text_append(ranks, sizeof ranks, missing++ ? ", %d" : "%d", r);
+    for (int r = 1; r < comm->world; r++)
+        if (!process_of(comm, r)) text_append(ranks, sizeof ranks, missing++ ? ", %d" : "%d", r);
     return fail(ERR_TIMEOUT,
                 "rank 0: rendezvous at %s:%s: no word from rank%s %s after %g s: start all "
                 "ranks " START_ALIKE,
@@ -209,106 +197,46 @@ static int late(struct comm *comm, const struct job *job, const struct spot *spo
                 (double)comm->timeout_ns * 1e-9);
 }
 
-/* A rank that has come waits for the others; if it ends meanwhile, it hangs up. */
-static int anybody_gone(const struct job *job) {
-    for (int r = 1; r < job->world; r++) {
-        struct pollfd polled = {.fd = job->ranks[r].socket, .events = 0};
-        if (poll(&polled, 1, 0) > 0 && polled.revents & (POLLHUP | POLLERR)) return r;
-    }
-    return 0;
-}
-
-static int collect(struct comm *comm, struct job *job, const struct spot *spot, int listener) {
-    int64_t deadline = now_ns() + comm->timeout_ns;
-    for (int came = 0; came < job->world - 1;) {
+static int collect(const struct comm *comm, const struct spot *spot, int listener,
+                   int64_t deadline) {
+    for (int missing = comm->world - 1; missing;) {
         struct pollfd polled = {.fd = listener, .events = POLLIN};
         int socket =
             poll(&polled, 1, LOOK_MS) > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
-        if (socket >= 0) receive_rank(job, spot, socket);
-        int gone = anybody_gone(job);
-        if (gone)
-            return fail(ERR_PEER,
-                        "rank 0: rendezvous: rank %d ended before all ranks had come: see "
-                        "its output",
-                        gone);
-        if (now_ns() >= deadline) return late(comm, job, spot);
-        came = 0;
-        for (int r = 1; r < job->world; r++)
-            came += job->ranks[r].socket >= 0;
+        if (socket >= 0) {
+            receive_rank(comm, spot, socket);
+            close(socket);
+        }
+        missing = 0;
+        for (int r = 1; r < comm->world; r++) {
+            pid_t pid = process_of(comm, r);
+            missing += !pid;
+            if (pid && process_has_ended(pid))
+                return fail(ERR_PEER,
+                            "rank 0: rendezvous: rank %d ended before all ranks had come: see "
+                            "its output",
+                            r);
+        }
+        if (missing && now_ns() >= deadline) return late(comm, spot);
     }
-    return OK;
-}
-
-/* A pidfd that is readable stays so: it is looked at once. */
-static void look_for_deaths(struct job *job) {
-    for (int r = 1; r < job->world; r++) {
-        int *pidfd = &job->ranks[r].pidfd;
-        if (!board_look_for_death(job->board, r, *pidfd)) continue;
-        close(*pidfd);
-        *pidfd = -1;
-    }
-}
-
-static void *serve(void *argument) {
-    struct meeting *m = argument;
-    int64_t end = 0;
-    for (;;) {
-        int stop = __atomic_load_n(&m->stop, __ATOMIC_ACQUIRE);
-        if (stop && !end) end = now_ns() + LEAVE_NS;
-        if (stop && (!m->job.delivering || now_ns() >= end)) return NULL;
-        if (serve_ranks(&m->job, stop ? 1 : 200)) end_job(&m->job, 0, ERR_FAILED, error_message());
-        look_for_deaths(&m->job);
-    }
-}
-
-static int start_thread(struct comm *comm, struct meeting *m) {
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
-        return fail_system(errno, "rank 0: rendezvous: socketpair");
-    m->job.ranks[0].socket = pair[0];
-    comm->socket = pair[1];
-    /* serve.c reads the launcher's signals from this descriptor: here it only wakes the thread */
-    m->job.signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (m->job.signal_fd < 0) return fail_system(errno, "rank 0: rendezvous: eventfd");
-    int error = thread_start(&m->thread, serve, m);
-    if (error) return fail_system(error, "rank 0: rendezvous: a thread");
-    m->running = 1;
     return OK;
 }
 
 static int host(struct comm *comm, const struct spot *spot) {
-    struct meeting *m = comm->meeting = calloc(1, sizeof *m);
     int listener = -1;
-    if (!m) return fail(ERR_MEMORY, "rank 0: rendezvous: out of host memory: free some memory");
-    m->launch.world_size = comm->world;
-    job_begin(&m->job, &m->launch);
-    CHECK(board_create(&comm->board, &m->job.board_fd, comm->world));
-    m->job.board = comm->board;
-    int code = comm->world > 1 ? listen_at(comm, spot, &listener) : OK;
-    if (!code && comm->world > 1) code = collect(comm, &m->job, spot, listener);
+    int64_t deadline = now_ns() + comm->timeout_ns;
+    CHECK(board_create(&comm->board, &comm->board_fd, comm->world));
+    board_note_process(comm->board, 0, getpid());
+    if (comm->world == 1) return OK;
+    int code = listen_at(comm, spot, &listener);
+    if (!code) code = collect(comm, spot, listener, deadline);
     if (listener >= 0) close(listener);
-    return code ? code : start_thread(comm, m);
+    return code;
 }
 
 int meet_ranks(struct comm *comm, const char *name) {
     struct spot spot;
     find_spot(&spot, name);
+    comm->alone = 1;
     return comm->rank == 0 ? host(comm, &spot) : come(comm, &spot);
-}
-
-void meeting_end(struct meeting *m) {
-    if (!m) return;
-    if (m->running) {
-        uint64_t one = 1;
-        __atomic_store_n(&m->stop, 1, __ATOMIC_RELEASE);
-        while (write(m->job.signal_fd, &one, sizeof one) < 0 && errno == EINTR)
-            continue;
-        pthread_join(m->thread, NULL);
-    }
-    serve_stop(&m->job);
-    for (int r = 1; r < m->job.world; r++)
-        if (m->job.ranks[r].pidfd >= 0) close(m->job.ranks[r].pidfd);
-    if (m->job.signal_fd >= 0) close(m->job.signal_fd);
-    if (m->job.board_fd >= 0) close(m->job.board_fd);
-    free(m);
 }

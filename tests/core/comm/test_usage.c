@@ -39,7 +39,6 @@ Test(comm_usage, open_refuses_a_strange_environment, .timeout = 30) {
     struct comm *comm = (struct comm *)1;
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         unsetenv("RANK"), unsetenv("WORLD_SIZE"), unsetenv("DUET_SHARED_FD");
-        setenv("DUET_COMM_FD", "0", 1);
         if (BAD[i][0]) setenv("RANK", BAD[i][0], 1);
         if (BAD[i][1]) setenv("WORLD_SIZE", BAD[i][1], 1);
         if (BAD[i][2]) setenv("DUET_SHARED_FD", BAD[i][2], 1);
@@ -77,7 +76,7 @@ Test(comm_usage, tasks_on_a_node_of_srun, .timeout = 30) {
     }
 }
 
-/* A process joins its job once: the inherited descriptors are closed or taken after that. */
+/* A process joins its job once: the inherited descriptor is closed after that. */
 static int join_twice_entry(void *context) {
     struct job_case *test = context;
     struct comm *comm = join(test), *again;
