@@ -111,7 +111,8 @@ void checkpoint_take(struct checkpoint *c, int step, int last) {
     c->taken++;
     c->failed += failed;
     if (failed) snprintf(c->why, sizeof c->why, "%s", error_message());
-    if (failed && !c->last_failed && !last) warn(c, step);
+    const int goes_on = !last && !(c->s->comm && comm_is_aborted(c->s->comm));
+    if (failed && !c->last_failed && goes_on) warn(c, step);
     if (!failed) c->good_step = step;
     c->last_failed = failed;
 }
