@@ -101,7 +101,6 @@ void measure_spans(struct session *s, int into_record) {
         empty_log(s, stream_spans(device_compute(s->device[i])), device, into_record);
         empty_log(s, stream_spans(device_comm(s->device[i])), device, into_record);
         empty_log(s, stream_spans(device_copy(s->device[i])), device, into_record);
-        empty_log(s, device_launch_spans(s->device[i]), device, into_record);
     }
     empty_log(s, &s->loads, s->first_device, into_record);
     if (s->strategy->waits) empty_log(s, s->strategy->waits(s), 0, into_record);

@@ -1,5 +1,6 @@
-/* The table is a sorted array with a binary search. A device has few allocations (parameters,
- * gradients, a step arena, staging), so moving the rest of the array at each insert is cheap. */
+/* The table is a sorted array with a binary search. A device makes about a hundred allocations at
+ * set-up (parameters, gradients, a step arena, staging) and none in a steady step. So walking over
+ * the gaps, and moving the rest of the array at each insert, is fast enough, and simple. */
 #include "device/allocations.h"
 
 #include <stdint.h>
@@ -20,6 +21,19 @@ static size_t count_up_to(const struct allocations *all, const void *address) {
             high = middle;
     }
     return low;
+}
+
+void *allocations_gap(const struct allocations *all, char *base, size_t size, size_t bytes,
+                      size_t *largest) {
+    size_t begin = 0;
+    *largest = 0;
+    for (size_t i = 0; i <= all->count; i++) {
+        size_t end = i < all->count ? (size_t)(all->items[i].address - base) : size;
+        if (end - begin >= bytes) return base + begin;
+        if (end - begin > *largest) *largest = end - begin;
+        if (i < all->count) begin = end + all->items[i].bytes;
+    }
+    return NULL;
 }
 
 int allocations_add(struct allocations *all, void *address, size_t bytes, enum mem_cause cause) {

@@ -47,12 +47,13 @@ int device_whole_batch(const struct device *device, enum op op) {
 
 /* The message gives the size requested, the free memory, the holders of the rest, and a way out. If
  * enough is free but not in one piece, it names the largest piece. */
-static int out_of_memory(struct device *device, size_t bytes, enum mem_cause cause) {
+static int out_of_memory(const struct device *device, size_t bytes, size_t largest_gap,
+                         enum mem_cause cause) {
     const struct ledger *l = &device->ledger;
     char asked[32], left[32], capacity[32], piece[64] = "", largest[32], who[256];
     if (bytes <= l->capacity - l->total)
         snprintf(piece, sizeof piece, " (largest piece %s)",
-                 format_bytes(device->ops->largest_free(device), largest, sizeof largest));
+                 format_bytes(largest_gap, largest, sizeof largest));
     ledger_describe(l, who, sizeof who);
     return fail(ERR_MEMORY,
                 "out of memory on device %d: %s asked for %s, %s of %s free%s, held: %s: use a "
@@ -70,15 +71,14 @@ static size_t occupied(size_t bytes) {
 }
 
 static int alloc_locked(struct device *device, void **out, size_t bytes, enum mem_cause cause) {
-    size_t size = occupied(bytes);
-    void *memory = size ? device->ops->alloc(device, size) : NULL;
-    if (!memory) return out_of_memory(device, bytes, cause);
-    int code = allocations_add(&device->allocations, memory, size, cause);
-    if (code) {
-        device->ops->free(device, memory, size);
-        return code;
-    }
+    size_t size = occupied(bytes), capacity = (size_t)device->ledger.capacity, largest = 0;
+    void *memory = NULL;
+    if (size)
+        memory = allocations_gap(&device->allocations, device->memory, capacity, size, &largest);
+    if (!memory) return out_of_memory(device, bytes, largest, cause);
+    CHECK(allocations_add(&device->allocations, memory, size, cause));
     ledger_add(&device->ledger, cause, size);
+    if (device->config.check_operands) device->ops->spoil(device, memory, size);
     *out = memory;
     return OK;
 }
@@ -95,10 +95,8 @@ void device_free(struct device *device, void *memory) {
     if (!memory) return;
     struct allocation a;
     pthread_mutex_lock(&device->lock);
-    if (allocations_remove(&device->allocations, memory, &a)) {
-        device->ops->free(device, a.address, a.bytes);
+    if (allocations_remove(&device->allocations, memory, &a))
         ledger_remove(&device->ledger, a.cause, a.bytes);
-    }
     pthread_mutex_unlock(&device->lock);
 }
 

@@ -140,8 +140,6 @@ void stream_set_ends(struct stream *stream, const struct span_ends *ends);
 /* Waits until all enqueued work is done, and returns its first error. */
 int stream_sync(struct stream *stream);
 struct span_log *stream_spans(struct stream *stream);
-/* The spans of the launch lock, which the launching thread writes; empty without such a lock. */
-struct span_log *device_launch_spans(struct device *device);
 /* The largest error of the device's span times against the host's clock (base/clock.h). It is 0 if
  * they use that clock; for GPUs it is half of the widest anchor's window (event_clock.h). */
 int64_t device_clock_error_ns(const struct device *device);
@@ -197,7 +195,7 @@ int stream_write(struct stream *stream, void *destination, const void *value, si
  * collectives may use imported memory. */
 struct memory_handle {
     unsigned char bytes[128]; /* the kind's own */
-    uint64_t offset, size;    /* the exported memory inside the arena or slab, in bytes */
+    uint64_t offset, size;    /* the exported memory inside the device's memory, in bytes */
     int32_t pid, device;      /* the exporter's process, and its device's number */
 };
 int device_export(struct device *device, const void *memory, struct memory_handle *handle, int *fd);

@@ -2,7 +2,6 @@
 #include "device/event_clock.h"
 
 static const double NS_PER_MS = 1e6;
-static const float FAR_MS = 256; /* the step of a float there is 31 ns */
 /* two quartz clocks differ by some 10 us after a second */
 static const int64_t OLD_NS = 1000000000;
 
@@ -13,7 +12,6 @@ int event_clock_anchor(struct event_clock *clock, const int64_t *before, const i
         if (after[i] - before[i] < after[best] - before[best]) best = i;
     clock->window_ns = after[best] - before[best];
     clock->anchor_ns = before[best] + clock->window_ns / 2;
-    clock->taken_ns = clock->anchor_ns;
     return best;
 }
 
@@ -32,14 +30,6 @@ void event_clock_span(struct event_clock *clock, float start_ms, float length_ms
     clock->last_ns = *end_ns;
 }
 
-int event_clock_is_far(float ms) {
-    return ms > FAR_MS || ms < -FAR_MS;
-}
-
-void event_clock_move(struct event_clock *clock, float ms) {
-    clock->anchor_ns += to_ns(ms);
-}
-
 int event_clock_is_old(const struct event_clock *clock, int64_t now) {
-    return now - clock->taken_ns > OLD_NS;
+    return now - clock->anchor_ns > OLD_NS;
 }

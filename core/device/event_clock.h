@@ -9,7 +9,6 @@
 
 struct event_clock {
     int64_t anchor_ns; /* host time of the anchor event */
-    int64_t taken_ns;  /* the last comparison of the anchor with the host's clock */
     int64_t window_ns; /* uncertainty: the true time is within anchor_ns +- window_ns / 2 */
     int64_t last_ns;   /* end of the last span, since spans of one lane do not overlap */
 };
@@ -25,14 +24,9 @@ int event_clock_anchor(struct event_clock *clock, const int64_t *before, const i
 void event_clock_span(struct event_clock *clock, float start_ms, float length_ms, int64_t *start_ns,
                       int64_t *end_ns);
 
-/* A float has 24 bits, so the larger a distance in milliseconds, the coarser it is: 31 ns at 256 ms
- * from the anchor, 61 us at 1000 s. event_clock_is_far returns 1 when the anchor should move. After
- * event_clock_move the anchor is an event that the GPU's clock puts `ms` after the old anchor. */
-int event_clock_is_far(float ms);
-void event_clock_move(struct event_clock *clock, float ms);
-
 /* 1 when a new anchor is needed. The clocks of GPU and host drift apart by some millionths, so an
- * anchor is too old after a second. */
+ * anchor is too old after a second. (The distance in milliseconds, a float of 24 bits, is then exact
+ * to 61 ns, a hundredth of that drift.) */
 int event_clock_is_old(const struct event_clock *clock, int64_t now);
 
 #endif

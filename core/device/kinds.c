@@ -76,7 +76,6 @@ int device_open(struct device **out, const struct device_config *config) {
     if (config->timeout_s == 0) device->config.timeout_s = DEFAULT_TIMEOUT_S;
     snprintf(device->name, sizeof device->name, "%s(%d)", ops->name, config->index);
     pthread_mutex_init(&device->lock, NULL);
-    span_log_init(&device->launch_spans, config->spans);
 
     int code = ops->start(device);
     if (code) {
@@ -91,7 +90,6 @@ void device_close(struct device *device) {
     if (!device) return;
     device->ops->stop(device);
     allocations_free(&device->allocations);
-    span_log_free(&device->launch_spans);
     pthread_mutex_destroy(&device->lock);
     free(device);
 }

@@ -72,10 +72,6 @@ struct span_log *stream_spans(struct stream *stream) {
     return &stream->spans;
 }
 
-struct span_log *device_launch_spans(struct device *device) {
-    return &device->launch_spans;
-}
-
 int64_t device_clock_error_ns(const struct device *device) {
     const struct stream *streams[] = {device->compute, device->comm, device->copy};
     int64_t most = 0;

@@ -30,17 +30,14 @@ struct device_ops {
     int (*probe)(int *count);                    /* implements device_probe */
     void (*libraries)(char *text, size_t bytes); /* device_libraries; NULL: it uses none */
 
-    /* start sets ledger.capacity, layout, compute, comm and copy. stop ends the streams and frees
+    /* start sets memory, ledger.capacity, layout, compute, comm and copy. stop ends the streams and frees
      * all memory, also after a start that failed halfway. device.c frees the struct itself. */
     int (*start)(struct device *device);
     void (*stop)(struct device *device);
 
-    /* Device memory. `bytes` is a positive multiple of 256; device->lock is held. alloc returns
-     * NULL if it has no room; largest_free is the most bytes that one alloc could get, for the
-     * message. */
-    void *(*alloc)(struct device *device, size_t bytes);
-    void (*free)(struct device *device, void *memory, size_t bytes);
-    size_t (*largest_free)(struct device *device);
+    /* Fills new device memory with the bits of NaN, which exposes a kernel that relies on zeros. It
+     * is called if operands are checked; device->lock is held. */
+    void (*spoil)(struct device *device, void *memory, size_t bytes);
     /* Implement device_host_alloc and device_host_free, host memory for transfers. */
     int (*host_alloc)(struct device *device, void **out, size_t bytes);
     void (*host_free)(struct device *device, void *memory);
@@ -62,7 +59,7 @@ struct device_ops {
                      host_function *function, const void *args, size_t args_bytes);
 
     /* Memory of other processes, as in device.h. export_memory fills in the whole handle. Its
-     * offset and size are relative to what the kind shares as a whole (its arena or slab). */
+     * offset and size are relative to what the kind shares as a whole (its memory). */
     int (*export_memory)(struct device *device, const void *memory, size_t bytes,
                          struct memory_handle *handle, int *fd);
     int (*import_memory)(struct device *device, const struct memory_handle *handle, int fd,
@@ -85,11 +82,11 @@ struct device {
     enum layout layout;                   /* set by start */
     int cores;                            /* set by start; 0 counts as 1 */
     struct stream *compute, *comm, *copy; /* set by start */
-    pthread_mutex_t lock; /* guards ledger, allocations and the kind's own allocator */
+    char *memory;         /* ledger.capacity bytes, which device.c divides; set by start */
+    pthread_mutex_t lock; /* guards ledger and allocations */
     struct ledger ledger;
     struct allocations allocations; /* all live ones, by address */
     struct traffic traffic;         /* relaxed atomics */
-    struct span_log launch_spans;   /* written by the thread that uses the compute stream */
 };
 
 /* The common part of each kind's stream struct; start sets it. */

@@ -33,7 +33,6 @@
 #include <cuda_runtime_api.h>
 
 #include "base/error.h"
-#include "device/arena.h"
 #include "device/event_clock.h"
 #include "device/table.h"
 
@@ -107,7 +106,6 @@ struct cuda_device {
     unsigned char uuid[16];
     char gpu_name[64];
     void *slab; /* one cudaMalloc of a multiple of 2 MiB, which IPC exports */
-    struct arena arena;
     struct cuda_stream compute, comm, copy;
     cudaStream_t service; /* NaN fills and clock anchors; under service_lock */
     pthread_mutex_t service_lock;
@@ -213,9 +211,7 @@ int cuda_drain(struct cuda_stream *stream);
 int cuda_memory_open(struct cuda_device *device);
 /* With drained 0 the slab stays until the process ends, since a kernel may still use it. */
 void cuda_memory_close(struct cuda_device *device, int drained);
-void *cuda_memory_alloc(struct device *device, size_t bytes);
-void cuda_memory_free(struct device *device, void *memory, size_t bytes);
-size_t cuda_memory_largest(struct device *device);
+void cuda_memory_spoil(struct device *device, void *memory, size_t bytes);
 int cuda_host_alloc(struct device *device, void **out, size_t bytes);
 void cuda_host_free(struct device *device, void *memory);
 

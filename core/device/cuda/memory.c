@@ -1,4 +1,4 @@
-/* A GPU's memory is one slab, which the allocator of emulated devices divides (device/arena.h).
+/* A GPU's memory is one slab, which core/device/device.c divides.
  *
  * It is one slab because IPC shares whole allocations: a handle names the result of cudaMalloc,
  * which the driver rounds to 2 MiB, with everything in it. With one slab per device, a multiple of
@@ -56,40 +56,25 @@ int cuda_memory_open(struct cuda_device *d) {
                     d->sharers > 1 ? "s" : "");
     }
     CUDA_CHECK(error, "memory", d->head.name);
-    CHECK(arena_init(&d->arena, d->slab, bytes));
+    d->head.memory = d->slab;
     d->head.ledger.capacity = bytes;
     return OK;
 }
 
 void cuda_memory_close(struct cuda_device *d, int drained) {
-    arena_release(&d->arena);
     if (d->slab && drained) cudaFree(d->slab);
     d->slab = NULL;
 }
 
-/* If operands are checked, new memory is NaN before anybody can use it, as on emulated devices. A
- * failure here is one of the context, so the next call on a stream returns it. */
-static void fill_with_nan(struct cuda_device *d, void *memory, size_t bytes) {
+/* It is complete before anybody can use the memory. A failure here is one of the context, so the
+ * next call on a stream returns it. */
+void cuda_memory_spoil(struct device *device, void *memory, size_t bytes) {
+    struct cuda_device *d = (struct cuda_device *)device;
     if (cudaSetDevice(d->gpu)) return;
     pthread_mutex_lock(&d->service_lock);
     cudaError_t state = cudaMemsetAsync(memory, 0xff, bytes, d->service);
     if (state == cudaSuccess) (void)cuda_poll(&d->head, NULL, d->service, &state);
     pthread_mutex_unlock(&d->service_lock);
-}
-
-void *cuda_memory_alloc(struct device *device, size_t bytes) {
-    struct cuda_device *d = (struct cuda_device *)device;
-    void *memory = arena_alloc(&d->arena, bytes);
-    if (memory && device->config.check_operands) fill_with_nan(d, memory, bytes);
-    return memory;
-}
-
-void cuda_memory_free(struct device *device, void *memory, size_t bytes) {
-    arena_free(&((struct cuda_device *)device)->arena, memory, bytes);
-}
-
-size_t cuda_memory_largest(struct device *device) {
-    return arena_largest(&((struct cuda_device *)device)->arena);
 }
 
 /* Pinned: the GPU's copy engine reads it while the program goes on. Portable: pinned for every GPU

@@ -86,20 +86,12 @@ void cuda_spans_close(struct cuda_stream *s) {
     memset(spans, 0, sizeof *spans);
 }
 
-/* Reads the times of one finished span. When the anchor is too long ago, the span's start event
- * becomes the anchor. */
+/* Reads the times of one finished span. */
 static cudaError_t place(struct cuda_spans *spans, struct cuda_pending *p, float *length_ms) {
     float start_ms;
     cudaError_t error = cudaEventElapsedTime(&start_ms, spans->anchor, p->start);
     if (error == cudaSuccess) error = cudaEventElapsedTime(length_ms, p->start, p->end);
     if (error != cudaSuccess) return error;
-    if (event_clock_is_far(start_ms)) {
-        event_clock_move(&spans->clock, start_ms);
-        cudaEvent_t old = spans->anchor;
-        spans->anchor = p->start;
-        p->start = old;
-        start_ms = 0;
-    }
     if (!p->facts.waiting || *length_ms > BLOCKED_MS)
         event_clock_span(&spans->clock, start_ms, *length_ms, &p->facts.start_ns, &p->facts.end_ns);
     return cudaSuccess;

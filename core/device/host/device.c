@@ -1,5 +1,5 @@
-/* The whole emulated GPU: an arena, three streams, and a table of kernels. `host` and `host-late`
- * differ only in the policy of their streams; `dry` has no memory behind its arena. */
+/* The whole emulated GPU: its memory, three streams, and a table of kernels. `host` and `host-late`
+ * differ only in the policy of their streams; `dry` has no memory behind its addresses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static int start(struct device *device) {
     CHECK(mapped_size(&device->config, &mapped));
     int index = device->config.index;
     if (!dry) CHECK(host_memfd_init(&d->memfd, index, mapped));
-    CHECK(arena_init(&d->arena, dry ? dry_memory(index) : d->memfd.base, bytes));
+    device->memory = dry ? dry_memory(index) : d->memfd.base;
     device->ledger.capacity = bytes;
     device->layout = device->config.reference_math ? LAYOUT_PLAIN : LAYOUT_N16;
     choose_kernels(d);
@@ -63,27 +63,13 @@ static void stop(struct device *device) {
     host_stream_close(&d->comm);
     host_stream_close(&d->compute);
     host_unimport_all(d);
-    arena_release(&d->arena);
     host_memfd_release(&d->memfd);
     allocations_free(&d->pinned);
     pthread_mutex_destroy(&d->imports_lock);
 }
 
-/* The contents of new memory are undefined. If operands are checked, it is filled with the bits of
- * NaN, which exposes a kernel that relies on zeros. */
-static void *alloc_memory(struct device *device, size_t bytes) {
-    void *memory = arena_alloc(&((struct host_device *)device)->arena, bytes);
-    if (memory && device->config.check_operands && !device_is_dry(device))
-        memset(memory, 0xff, bytes);
-    return memory;
-}
-
-static void free_memory(struct device *device, void *memory, size_t bytes) {
-    arena_free(&((struct host_device *)device)->arena, memory, bytes);
-}
-
-static size_t largest_free(struct device *device) {
-    return arena_largest(&((struct host_device *)device)->arena);
+static void spoil(struct device *device, void *memory, size_t bytes) {
+    if (!device_is_dry(device)) memset(memory, 0xff, bytes);
 }
 
 /* Memory from here counts as pinned: host_copy treats other memory differently. */
@@ -118,9 +104,7 @@ const struct device_ops host_device_ops = {
     .probe = probe,
     .start = start,
     .stop = stop,
-    .alloc = alloc_memory,
-    .free = free_memory,
-    .largest_free = largest_free,
+    .spoil = spoil,
     .host_alloc = alloc_host,
     .host_free = free_host,
     .sync = host_sync,

@@ -9,7 +9,7 @@
  *     late     the same, but only as far as demanded               all streams of `host-late`
  *
  * A dry device (device.h) is this device with inline streams and without memory. It differs in
- * three ways: its arena divides addresses without memory (dry.c), it skips kernels, and its copies
+ * three ways: its addresses have no memory (dry.c), it skips kernels, and its copies
  * only charge their links.
  *
  * The files, from the bottom up: wait.c (errors that stay, timed waits), stream.c (commands and
@@ -23,7 +23,6 @@
 
 #include <stdatomic.h>
 
-#include "device/arena.h"
 #include "device/table.h"
 
 enum { ARGS_LIMIT = 1040, ERROR_TEXT = 512 };
@@ -48,7 +47,7 @@ char *dry_memory(int index);
 char *dry_host_memory(void);
 char *dry_imported(void);
 
-/* The memory of a device: a shared mapping of one memfd, which device/arena.h divides. */
+/* The memory of a device: a shared mapping of one memfd, which device.c divides. */
 struct host_memfd {
     int fd; /* -1: none */
     char *base;
@@ -109,7 +108,6 @@ struct host_device {
     struct device head;
     struct host_memfd memfd;
     struct allocations pinned; /* memory from host_alloc; guarded by head.lock */
-    struct arena arena;
     struct host_stream compute, comm, copy;
     host_kernel *kernels[OP_COUNT]; /* the fast kernel if the op has one, else the reference */
     void *scratch;                  /* device memory for the kernels of the compute stream */

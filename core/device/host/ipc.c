@@ -1,4 +1,4 @@
-/* Maps device memory of another process, like CUDA IPC. The exporter's arena is a file. Its
+/* Maps device memory of another process, like CUDA IPC. The exporter's memory is a file. Its
  * descriptor is sent over a unix socket, and the importer maps the pages that contain the exported
  * range. */
 #include <errno.h>
@@ -25,7 +25,7 @@ int host_export(struct device *device, const void *memory, size_t bytes,
                 struct memory_handle *handle, int *fd) {
     const struct host_device *d = (struct host_device *)device;
     memcpy(handle->bytes, MARK, sizeof MARK);
-    handle->offset = (uint64_t)((const char *)memory - d->arena.base);
+    handle->offset = (uint64_t)((const char *)memory - device->memory);
     handle->size = bytes;
     handle->pid = (int32_t)getpid();
     handle->device = device->config.index;

@@ -3,7 +3,7 @@
  * It is a file because another process can map it, as CUDA IPC allows on a GPU. It has no name, so
  * nothing is left behind when a process is killed. A page is committed when it is first touched, so
  * a device of 16 GiB takes only as much memory as it uses. The size is sealed, so no process with
- * the descriptor can shrink the file under its users. device/arena.c divides the memory. */
+ * the descriptor can shrink the file under its users. core/device/device.c divides it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -17,7 +17,7 @@
 
 /* the default is never larger; --device-memory may ask for more */
 static const uint64_t DEFAULT_CAP = 16ull << 30;
-static const uint64_t SMALLEST = 2ull << 20; /* one step of arena sizes */
+static const uint64_t SMALLEST = 2ull << 20; /* one step of sizes */
 
 /* *value is the number after `key` on the first line that starts with it. Returns 0 if there is no
  * such file, line or number. */

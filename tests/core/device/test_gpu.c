@@ -1,10 +1,10 @@
 /* The parts of the GPU's device layer that need no GPU: the arithmetic of its clock, the bytes of
- * its handles, the allocator of its memory, and the message of a refusal. The machine's GPUs are
+ * its handles, the gaps of its memory, and the message of a refusal. The machine's GPUs are
  * hidden first, so these tests give the same result everywhere. duet doctor checks GPUs, and
  * tests/app/cli/test_bad_input.c checks what the command prints without one. */
 #include <sys/wait.h>
 
-#include "device/arena.h"
+#include "device/allocations.h"
 #include "device/event_clock.h"
 #include "device/gpu_handle.h"
 #include "tests/core/device/shared.h"
@@ -50,45 +50,12 @@ Test(event_clock, spans_of_a_lane_never_overlap_nor_run_backwards, .timeout = 10
     cr_assert_eq(end, start, "two events at once may measure a little below 0");
 }
 
-/* An hour of kernels of 10 us, 1 ms apart. The anchor moves every 256 ms, so the error is only the
- * sum of the roundings of these moves. */
-Test(event_clock, an_hour_without_a_look_at_the_host_stays_exact, .timeout = 30) {
-    const int64_t at = 0;
-    const int steps = 3600 * 1000;
-    /* 14,000 moves, each rounded by at most 15 ns, most of which cancel */
-    static const int64_t BOUND_NS = 500 * 1000;
-    struct event_clock clock = {0};
-    int64_t start = 0, end = 0, anchor = 0, worst = 0;
-    event_clock_anchor(&clock, &at, &at, 1);
-    for (int i = 1; i <= steps; i++) {
-        int64_t truth = i * MS + i % 977;
-        float ms = (float)((double)(truth - anchor) / MS);
-        if (event_clock_is_far(ms)) {
-            event_clock_move(&clock, ms);
-            anchor = truth;
-            ms = 0;
-        }
-        event_clock_span(&clock, ms, 0.01f, &start, &end);
-        int64_t off = start > truth ? start - truth : truth - start;
-        if (off > worst) worst = off;
-    }
-    cr_assert_lt(worst, BOUND_NS, "%lld ns off", (long long)worst);
-    float direct = (float)(steps + 0.11);
-    cr_assert_gt(
-        (steps + 0.11 - (double)direct) * (steps + 0.11 - (double)direct), 1e-4,
-        "the plain way, one anchor for all, is off by more than 10 us: that is why it moves");
-}
-
 Test(event_clock, an_anchor_grows_old_after_a_second, .timeout = 10) {
     const int64_t at = 5 * MS;
     struct event_clock clock = {0};
     event_clock_anchor(&clock, &at, &at, 1);
     cr_assert(!event_clock_is_old(&clock, at + 999 * MS));
     cr_assert(event_clock_is_old(&clock, at + 1001 * MS));
-    event_clock_move(&clock, 800);
-    cr_assert(event_clock_is_old(&clock, at + 1001 * MS),
-              "moved by the GPU's clock it is no younger");
-    cr_assert_eq(clock.anchor_ns, at + 800 * MS);
 }
 
 /* ---- handles ---- */
@@ -153,22 +120,26 @@ Test(gpu_handle, equal_uuids_are_one_gpu, .timeout = 10) {
     cr_assert(!gpu_handles_share(&a, &c));
 }
 
-/* ---- arena: the allocator over memory that the CPU must not touch ---- */
+/* ---- the gaps of memory that the CPU must not touch ---- */
 
-Test(arena, it_never_touches_what_it_hands_out, .timeout = 10) {
-    struct arena arena;
+Test(allocations, they_never_touch_what_they_divide, .timeout = 10) {
+    struct allocations all = {0};
+    struct allocation removed;
+    size_t largest;
     char *nowhere = (char *)(uintptr_t)0x100000000000u; /* inaccessible: any access would crash */
-    MUST(arena_init(&arena, nowhere, 4096));
-    char *a = arena_alloc(&arena, 1024), *b = arena_alloc(&arena, 1024),
-         *c = arena_alloc(&arena, 2048);
-    cr_assert(a == nowhere && b == nowhere + 1024 && c == nowhere + 2048);
-    cr_assert_null(arena_alloc(&arena, 256));
-    arena_free(&arena, b, 1024);
-    cr_assert_eq(arena_largest(&arena), 1024);
-    arena_free(&arena, a, 1024);
-    arena_free(&arena, c, 2048);
-    cr_assert_eq(arena_largest(&arena), 4096);
-    arena_release(&arena);
+    for (size_t i = 0; i < 3; i++) {
+        char *at = allocations_gap(&all, nowhere, 4096, i < 2 ? 1024 : 2048, &largest);
+        cr_assert_eq(at, nowhere + i * 1024);
+        MUST(allocations_add(&all, at, i < 2 ? 1024 : 2048, MEM_PARAMS));
+    }
+    cr_assert_null(allocations_gap(&all, nowhere, 4096, 256, &largest));
+    cr_assert_eq(largest, 0);
+    cr_assert(allocations_remove(&all, nowhere + 1024, &removed));
+    cr_assert_null(allocations_gap(&all, nowhere, 4096, 2048, &largest));
+    cr_assert_eq(largest, 1024);
+    cr_assert(allocations_remove(&all, nowhere, &removed));
+    cr_assert_eq(allocations_gap(&all, nowhere, 4096, 2048, &largest), nowhere, "gaps join");
+    allocations_free(&all);
 }
 
 /* ---- refusals ---- */
