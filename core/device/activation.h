@@ -33,41 +33,44 @@
 
 #include "device/elementary.h"
 
-enum activation {
-    ACTIVATION_RELU,
-    ACTIVATION_TANH,
-    ACTIVATION_SIGMOID,
-    ACTIVATION_LEAKY_RELU,
-    ACTIVATION_ELU,
-    ACTIVATION_HARDTANH,
-    ACTIVATION_GELU,
-    ACTIVATION_GELU_TANH,
-    ACTIVATION_SCALE,
-    ACTIVATION_SHIFT,
-    ACTIVATION_ABS,
-    ACTIVATION_SOFTPLUS,
-    ACTIVATION_SILU,
-    ACTIVATION_HARDSWISH,
-    ACTIVATION_HARDSIGMOID,
-    ACTIVATION_ABOVE,
-    ACTIVATION_EQUAL,
-    ACTIVATION_ERF,
-    ACTIVATION_SIN,
-    ACTIVATION_COS,
-    ACTIVATION_ROUND,
-    ACTIVATION_FLOOR,
-    ACTIVATION_CEIL,
-    ACTIVATION_TRUNC,
-    ACTIVATION_REMAINDER,
-    ACTIVATION_FMOD,
-    ACTIVATION_FLOOR_DIVIDE,
-    ACTIVATION_EXP, /* from here on in PLAIN only: see activation_is_plain */
-    ACTIVATION_LOG,
-    ACTIVATION_SQRT,
-    ACTIVATION_RECIPROCAL,
-    ACTIVATION_POW,
-    ACTIVATION_COUNT
-};
+/* Every function. Those up to SIGMOID are activation_reads_result, those from EXP on
+ * activation_is_plain. */
+#define EACH_ACTIVATION(KIND) \
+    KIND(RELU)                \
+    KIND(TANH)                \
+    KIND(SIGMOID)             \
+    KIND(LEAKY_RELU)          \
+    KIND(ELU)                 \
+    KIND(HARDTANH)            \
+    KIND(GELU)                \
+    KIND(GELU_TANH)           \
+    KIND(SCALE)               \
+    KIND(SHIFT)               \
+    KIND(ABS)                 \
+    KIND(SOFTPLUS)            \
+    KIND(SILU)                \
+    KIND(HARDSWISH)           \
+    KIND(HARDSIGMOID)         \
+    KIND(ABOVE)               \
+    KIND(EQUAL)               \
+    KIND(ERF)                 \
+    KIND(SIN)                 \
+    KIND(COS)                 \
+    KIND(ROUND)               \
+    KIND(FLOOR)               \
+    KIND(CEIL)                \
+    KIND(TRUNC)               \
+    KIND(REMAINDER)           \
+    KIND(FMOD)                \
+    KIND(FLOOR_DIVIDE)        \
+    KIND(EXP)                 \
+    KIND(LOG)                 \
+    KIND(SQRT)                \
+    KIND(RECIPROCAL)          \
+    KIND(POW)
+
+#define ACTIVATION_ENUM(KIND) ACTIVATION_##KIND,
+enum activation { EACH_ACTIVATION(ACTIVATION_ENUM) ACTIVATION_COUNT };
 
 struct activation_args {
     enum activation kind;

@@ -47,7 +47,8 @@ int cuda_reaches(struct device *device, const struct memory_handle *handle) {
 int cuda_export(struct device *device, const void *memory, size_t bytes,
                 struct memory_handle *handle, int *fd) {
     struct cuda_device *d = (struct cuda_device *)device;
-    struct gpu_handle gpu = {.slab = (uint64_t)(uintptr_t)d->slab, .slab_bytes = device->ledger.capacity};
+    struct gpu_handle gpu = {.slab = (uint64_t)(uintptr_t)d->slab,
+                             .slab_bytes = device->ledger.capacity};
     cudaIpcMemHandle_t ipc;
     _Static_assert(sizeof ipc == GPU_IPC_BYTES, "the driver's handle fits its place");
     CHECK(cuda_use(device));

@@ -5,7 +5,7 @@
 #include "device/host/kernels/n16_linear_plain.inc.h"
 #include "device/host/kernels/n16_recurrent.inc.h"
 #include "device/host/kernels/n16_layer_norm.inc.h"
-#include "device/host/kernels/n16_elementwise.inc.h"
+#include "device/host/kernels/elementwise.inc.h"
 #include "device/host/kernels/softmax_rows.inc.h"
 
 extern host_kernel *const KERNELS_OF_8[OP_COUNT], *const KERNELS_OF_4[OP_COUNT];
@@ -23,23 +23,23 @@ EACH_OF_N16(OF_ANY_GROUP)
 
 #define ROW_OF_ANY_GROUP(NAME, name, plain) [OP_##NAME] = fast_##name,
 host_kernel *const KERNELS[OP_COUNT] = {
-    [OP_ADD_FORWARD] = fast_add_forward,
-    [OP_SUBTRACT_FORWARD] = fast_subtract_forward,
-    [OP_MULTIPLY_FORWARD] = fast_multiply_forward,
-    [OP_WHERE] = fast_where,
-    [OP_ACTIVATION_FORWARD] = fast_activation_forward,
-    [OP_ACTIVATION_BACKWARD] = fast_activation_backward,
+    [OP_ADD_FORWARD] = each_add_forward,
+    [OP_SUBTRACT_FORWARD] = each_subtract_forward,
+    [OP_MULTIPLY_FORWARD] = each_multiply_forward,
+    [OP_WHERE] = each_where,
+    [OP_ACTIVATION_FORWARD] = each_activation_forward,
+    [OP_ACTIVATION_BACKWARD] = each_activation_backward,
     [OP_SOFTMAX_FORWARD] = row_softmax_forward,
     [OP_SOFTMAX_BACKWARD] = row_softmax_backward,
     [OP_CROSS_ENTROPY_FORWARD] = row_cross_entropy_forward,
     [OP_CROSS_ENTROPY_BACKWARD] = row_cross_entropy_backward,
-    [OP_FILL] = fast_fill,
-    [OP_SQUARE_SUMS] = fast_square_sums,
-    [OP_CLIP] = fast_clip,
-    [OP_SGD] = fast_sgd,
-    [OP_ADADELTA] = fast_adadelta,
-    [OP_ADAM] = fast_adam,
-    [OP_HASH] = fast_hash,
+    [OP_FILL] = each_fill,
+    [OP_SQUARE_SUMS] = each_square_sums,
+    [OP_CLIP] = each_clip,
+    [OP_SGD] = each_sgd,
+    [OP_ADADELTA] = each_adadelta,
+    [OP_ADAM] = each_adam,
+    [OP_HASH] = each_hash,
     [OP_MATMUL] = fast_matmul,
     [OP_LAYER_NORM_FORWARD] = fast_layer_norm_forward,
     [OP_LAYER_NORM_BACKWARD_DATA] = fast_layer_norm_backward_data,

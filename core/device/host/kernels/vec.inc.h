@@ -151,18 +151,6 @@ INLINE void store_some(float *p, wide v, int count) {
         memcpy(p, &v, (size_t)count * sizeof *p);
 }
 
-/* Square roots, correctly rounded everywhere. */
-INLINE vec roots(vec x) {
-#if LANES == 16
-    return (vec)_mm512_sqrt_ps((__m512)x);
-#elif LANES == 8
-    return (vec)_mm256_sqrt_ps((__m256)x);
-#else
-    UNROLL for (int i = 0; i < LANES; i++) x[i] = __builtin_sqrtf(x[i]);
-    return x;
-#endif
-}
-
 /* SHUFFLE(a, b, from, d) is the vector whose lane l is lane from(l, d) of a and b together; the
  * lanes of b are numbered from LANES on. Compilers need each index as a constant, hence the macros.
  * gcc before version 12 has only the older builtin. */
@@ -180,22 +168,6 @@ INLINE vec roots(vec x) {
 #else
 #define SHUFFLE(a, b, from, d) __builtin_shuffle(a, b, (ivec){EACH_LANE(from, d)})
 #endif
-
-/* load_pairs loads pairs in memory, a b a b ..., into a vector of all a and one of all b;
- * store_pairs does the opposite. `half` 1 is the second half of the pairs. */
-#define MEMBER(l, second) (2 * (l) + (second))
-#define PAIRED(l, half) ((l) / 2 + (l) % 2 * LANES + (half)*LANES / 2)
-
-INLINE void load_pairs(const float *pairs, vec *a, vec *b) {
-    vec low = load(pairs), high = load(pairs + LANES);
-    *a = SHUFFLE(low, high, MEMBER, 0);
-    *b = SHUFFLE(low, high, MEMBER, 1);
-}
-
-INLINE void store_pairs(float *pairs, vec a, vec b) {
-    store(pairs, SHUFFLE(a, b, PAIRED, 0));
-    store(pairs + LANES, SHUFFLE(a, b, PAIRED, 1));
-}
 
 /* mask ? a : b, lane by lane; a lane of the mask is all ones or all zeros. */
 INLINE vec select_vec(ivec mask, vec a, vec b) {
