@@ -65,9 +65,9 @@ static inline void run_layer_norm(enum op op, const struct op_args *a) {
     }
     r = norm_rows_of(op, a);
     if (op == OP_LAYER_NORM_FORWARD)
-        RUN_BLOCKS(layer_norm_forward, &r, struct norm_rows_shared, 3, NORM_ROW_THREADS);
+        RUN_BLOCKS(layer_norm_forward, &r, struct norm_rows_shared, 3, ROW_THREADS);
     else
-        RUN_BLOCKS(layer_norm_backward_data, &r, struct norm_rows_shared, 3, NORM_ROW_THREADS);
+        RUN_BLOCKS(layer_norm_backward_data, &r, struct norm_rows_shared, 3, ROW_THREADS);
 }
 
 static inline void run_attention(enum op op, const struct op_args *args) {

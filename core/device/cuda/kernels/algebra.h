@@ -102,10 +102,8 @@ DUET_BLOCK void k_sum_over(const struct sum_over *s, struct sum_over_shared *sha
                 sum += x[l * s->inner];
             shared->at[at.thread] = sum;
         }
-        for (uint32_t half = SUM_OVER_THREADS / 2; half >= s->columns; half /= 2) {
-            BLOCK_PHASE(at) {
-                if (at.thread < half) shared->at[at.thread] += shared->at[at.thread + half];
-            }
+        BLOCK_FOLD(at, half, SUM_OVER_THREADS, s->columns) {
+            shared->at[at.thread] += shared->at[at.thread + half];
         }
         BLOCK_PHASE(at) {
             size_t i = first + at.thread;

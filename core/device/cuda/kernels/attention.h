@@ -42,12 +42,9 @@ DUET_BLOCK void attention_log_sum(const struct attention *p, struct attention_sh
             max = attention_larger(max, attention_score(p, b, i, j));
         shared->weight[at.thread] = max;
     }
-    for (uint32_t half = ATTENTION_THREADS / 2; half; half /= 2) {
-        BLOCK_PHASE(at) {
-            if (at.thread < half)
-                shared->weight[at.thread] =
-                    attention_larger(shared->weight[at.thread], shared->weight[at.thread + half]);
-        }
+    BLOCK_FOLD(at, half, ATTENTION_THREADS, 1) {
+        shared->weight[at.thread] =
+            attention_larger(shared->weight[at.thread], shared->weight[at.thread + half]);
     }
     BLOCK_PHASE(at) {
         double max = shared->weight[0], sum = 0;
@@ -55,10 +52,8 @@ DUET_BLOCK void attention_log_sum(const struct attention *p, struct attention_sh
             sum += elementary_exp(attention_score(p, b, i, j) - max);
         shared->slope[at.thread] = sum;
     }
-    for (uint32_t half = ATTENTION_THREADS / 2; half; half /= 2) {
-        BLOCK_PHASE(at) {
-            if (at.thread < half) shared->slope[at.thread] += shared->slope[at.thread + half];
-        }
+    BLOCK_FOLD(at, half, ATTENTION_THREADS, 1) {
+        shared->slope[at.thread] += shared->slope[at.thread + half];
     }
     BLOCK_PHASE(at) {
         double max = shared->weight[0];
@@ -79,15 +74,15 @@ DUET_BLOCK void k_attention_forward(const struct attention *p, struct attention_
                     size_t j = from + at.thread;
                     if (from == 0) state[STATE(at)].sum = 0;
                     if (j < keys)
-                        shared->weight[at.thread] = mul_f64(
-                            elementary_exp(attention_score(p, b, i, j) - state[STATE(at)].lse),
-                            (double)attention_kept(p, b, i, j));
+                        shared->weight[at.thread] =
+                            elementary_exp(attention_score(p, b, i, j) - state[STATE(at)].lse) *
+                            (double)attention_kept(p, b, i, j);
                 }
                 BLOCK_PHASE(at) {
                     size_t e = first + at.thread;
                     for (size_t t = 0; e < p->values && t < attention_tile(from, keys); t++)
-                        state[STATE(at)].sum += mul_f64(
-                            shared->weight[t], (double)attention_row(p, &p->v, b, from + t)[e]);
+                        state[STATE(at)].sum +=
+                            shared->weight[t] * (double)attention_row(p, &p->v, b, from + t)[e];
                 }
             }
             BLOCK_PHASE(at) {
@@ -116,7 +111,7 @@ DUET_BLOCK void attention_query_gradient(const struct attention *p, struct atten
                 size_t e = first + at.thread;
                 for (size_t t = 0; e < p->width && t < attention_tile(from, keys); t++)
                     state[STATE(at)].sum +=
-                        mul_f64(shared->slope[t], (double)attention_row(p, &p->k, b, from + t)[e]);
+                        shared->slope[t] * (double)attention_row(p, &p->k, b, from + t)[e];
             }
         }
         BLOCK_PHASE(at) {
@@ -136,7 +131,7 @@ DUET_BLOCK void attention_add_queries(const struct attention *p, struct attentio
             double weight = attention_weight(p, b, i, j);
             float kept = attention_kept(p, b, i, j);
             shared->slope[at.thread] = attention_slope(p, b, i, j, weight, kept);
-            shared->weight[at.thread] = mul_f64(weight, (double)kept);
+            shared->weight[at.thread] = weight * (double)kept;
         }
     }
     BLOCK_PHASE(at) {
@@ -144,11 +139,9 @@ DUET_BLOCK void attention_add_queries(const struct attention *p, struct attentio
         struct attention_state *s = &state[STATE(at)];
         for (size_t t = 0; t < attention_tile(from, p->queries); t++) {
             if (e < p->width)
-                s->sum +=
-                    mul_f64(shared->slope[t], (double)attention_row(p, &p->q, b, from + t)[e]);
+                s->sum += shared->slope[t] * (double)attention_row(p, &p->q, b, from + t)[e];
             if (e < p->values)
-                s->second +=
-                    mul_f64(shared->weight[t], (double)attention_row(p, &p->dy, b, from + t)[e]);
+                s->second += shared->weight[t] * (double)attention_row(p, &p->dy, b, from + t)[e];
         }
     }
 }

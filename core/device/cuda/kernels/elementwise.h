@@ -142,7 +142,9 @@ DUET_HD void quad_store(const struct elementwise *e, float *p, size_t q, const f
 
 K_OF_TWO(add_forward, a + b)
 K_OF_TWO(subtract_forward, a - b)
-K_OF_TWO(multiply_forward, mul_f32(a, b))
+// clang-format off
+K_OF_TWO(multiply_forward, a * b)
+// clang-format on
 K_OF_ONE(activation_forward, activation_value(e->activation, x))
 K_OF_TWO(activation_backward, activation_gradient(e->activation, a, b))
 
@@ -182,7 +184,7 @@ DUET_HD void k_dropout(const struct elementwise *e, struct place at) {
         quad_load(e, x, e->in0, q);
         DUET_UNROLL
         for (int i = 0; i < 4; i++)
-            x[i] = mul_f32(x[i], words.word[i] < e->threshold ? e->value : 0.0f);
+            x[i] *= words.word[i] < e->threshold ? e->value : 0.0f;
         quad_store(e, e->out, q, x);
     }
 }
@@ -221,7 +223,7 @@ DUET_HD void k_dropout2d(const struct elementwise *e, struct place at) {
                 if (++plane % 4 == 0)
                     four = philox_quad(e->step->seed, e->v, step, e->layer, plane / 4);
             }
-            x[i] = mul_f32(x[i], philox_word(&four, plane) < e->threshold ? e->value : 0.0f);
+            x[i] *= philox_word(&four, plane) < e->threshold ? e->value : 0.0f;
         }
         quad_store(e, e->out, q, x);
     }
@@ -240,7 +242,7 @@ DUET_HD void k_clip(const struct elementwise *e, struct place at) {
         quad_load(e, y, e->out, q);
         DUET_UNROLL
         for (int i = 0; i < 4; i++)
-            y[i] = mul_f32(y[i], factor);
+            y[i] *= factor;
         quad_store(e, e->out, q, y);
     }
 }
@@ -258,7 +260,7 @@ DUET_HD void k_sgd(const struct elementwise *e, struct place at) {
         DUET_UNROLL
         for (int i = 0; i < 4; i++) {
             if (e->weight_decay != 0) g[i] = fmaf(value[i], e->weight_decay, g[i]);
-            momentum[i] = first ? g[i] : fmaf(g[i], e->fresh, mul_f32(momentum[i], e->momentum));
+            momentum[i] = first ? g[i] : fmaf(g[i], e->fresh, momentum[i] * e->momentum);
             if (e->out1) g[i] = e->nesterov ? fmaf(momentum[i], e->momentum, g[i]) : momentum[i];
             value[i] = fmaf(g[i], -rate, value[i]);
         }
@@ -314,9 +316,9 @@ DUET_HD void k_adadelta(const struct elementwise *e, struct place at) {
         DUET_UNROLL
         for (int i = 0; i < 4; i++) {
             if (e->weight_decay != 0) g[i] = fmaf(value[i], e->weight_decay, g[i]);
-            v[i] = fmaf(mul_f32(rest, g[i]), g[i], mul_f32(v[i], rho));
-            float d = mul_f32(sqrtf(u[i] + epsilon) / sqrtf(v[i] + epsilon), g[i]);
-            u[i] = fmaf(mul_f32(rest, d), d, mul_f32(u[i], rho));
+            v[i] = fmaf(rest * g[i], g[i], v[i] * rho);
+            float d = sqrtf(u[i] + epsilon) / sqrtf(v[i] + epsilon) * g[i];
+            u[i] = fmaf(rest * d, d, u[i] * rho);
             value[i] = fmaf(d, -rate, value[i]);
         }
         pairs_store(e, q, v, u);
@@ -336,10 +338,10 @@ DUET_HD void k_adam(const struct elementwise *e, struct place at) {
         DUET_UNROLL
         for (int i = 0; i < 4; i++) {
             if (e->weight_decay != 0) g[i] = fmaf(value[i], e->weight_decay, g[i]);
-            if (e->shrink) value[i] = mul_f32(value[i], keep);
+            if (e->shrink) value[i] *= keep;
             m[i] = fmaf(rest1, g[i] - m[i], m[i]);
-            v[i] = fmaf(mul_f32(rest2, g[i]), g[i], mul_f32(v[i], beta2));
-            value[i] += mul_f32(-rate, m[i]) / (sqrtf(v[i]) / root + epsilon);
+            v[i] = fmaf(rest2 * g[i], g[i], v[i] * beta2);
+            value[i] += -rate * m[i] / (sqrtf(v[i]) / root + epsilon);
         }
         pairs_store(e, q, m, v);
         quad_store(e, e->out, q, value);

@@ -141,10 +141,8 @@ DUET_BLOCK void k_grouped_conv_backward_weight(const struct grouped_conv *c,
         BLOCK_PHASE(at) {
             shared->at[at.thread] = grouped_share(c, o, work, bias, at.thread);
         }
-        for (uint32_t half = GROUPED_THREADS / 2; half; half /= 2) {
-            BLOCK_PHASE(at) {
-                if (at.thread < half) shared->at[at.thread] += shared->at[at.thread + half];
-            }
+        BLOCK_FOLD(at, half, GROUPED_THREADS, 1) {
+            shared->at[at.thread] += shared->at[at.thread + half];
         }
         BLOCK_PHASE(at) {
             if (at.thread == 0) *(bias ? &c->db[o] : &c->y[work]) = shared->at[0];

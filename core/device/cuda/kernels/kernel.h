@@ -13,9 +13,8 @@
  * which another thread writes is a race. tests/cuda/test_races.c looks for races under
  * ThreadSanitizer, where each of the kernel's threads has its own stack.
  *
- * gcc compiles the source as C and nvcc as CUDA C++, with the same bits for everything except exp
- * and log. All operations are IEEE's, nothing is contracted, and only an explicit fmaf is fused.
- * (nvcc fuses a*b+c by default, so products that must be rounded say mul_f32 or mul_f64.) */
+ * gcc compiles the source as C and nvcc as CUDA C++, with the same bits. All operations are IEEE's,
+ * nothing is contracted (nvcc's --fmad=false), and only an explicit fmaf is fused. */
 #ifndef DEVICE_CUDA_KERNELS_KERNEL_H
 #define DEVICE_CUDA_KERNELS_KERNEL_H
 
@@ -68,6 +67,12 @@ enum { STATES = BLOCK_LIMIT };
 #define BLOCK_PHASE(at) for ((at).thread = 0; (at).thread < (at).threads; (at).thread++)
 #endif
 
+/* The phases that add up the parts of `threads` threads in halves, until `last` are left: in each,
+ * thread t does what follows, and takes the part of thread t + half. */
+#define BLOCK_FOLD(at, half, threads, last)                        \
+    for (uint32_t half = (threads) / 2; half >= (last); half /= 2) \
+    BLOCK_PHASE(at) if ((at).thread < half)
+
 /* DUET_KERNEL names a kernel in a launch, on a GPU by its address. DUET_BLOCK_KERNEL is the first
  * statement of a __global__ function whose kernel is written in phases; on a GPU it is empty. The
  * tests' emulated runtime defines its own versions (tests/stand_ins/cuda_emulation/launch.h), since
@@ -88,22 +93,6 @@ DUET_HD size_t place_first(struct place at) {
 
 DUET_HD size_t place_stride(struct place at) {
     return (size_t)at.blocks * at.threads;
-}
-
-DUET_HD float mul_f32(float a, float b) {
-#ifdef __CUDA_ARCH__
-    return __fmul_rn(a, b);
-#else
-    return a * b;
-#endif
-}
-
-DUET_HD double mul_f64(double a, double b) {
-#ifdef __CUDA_ARCH__
-    return __dmul_rn(a, b);
-#else
-    return a * b;
-#endif
 }
 
 DUET_HD double not_a_number(void) {

@@ -1,7 +1,6 @@
 /* LayerNorm and GroupNorm, in double as in the reference (host/kernels/reference_layer_norm.c).
  *
- * Forward and the gradient of x use 32 threads per row. Lane l has the elements l, l + 32, ..., and
- * the lanes' parts are added in halves, as in loss.h. The order depends only on the row's length.
+ * Forward and the gradient of x use 32 threads per row (rows.h).
  *
  * The gradients of w and b are sums over rows. A block takes `columns` weights, 32 if each element
  * has its own weight and 1 if neighbours share one, and divides the terms of each among its
@@ -9,15 +8,9 @@
 #ifndef DEVICE_CUDA_KERNELS_LAYER_NORM_H
 #define DEVICE_CUDA_KERNELS_LAYER_NORM_H
 
-#include "device/cuda/kernels/kernel.h"
+#include "device/cuda/kernels/rows.h"
 
-enum {
-    NORM_LANES = 32,
-    NORM_ROWS = 4, /* of a block */
-    NORM_ROW_THREADS = NORM_LANES * NORM_ROWS,
-    NORM_WEIGHT_THREADS = 256,
-    NORM_COLUMNS = 32
-};
+enum { NORM_WEIGHT_THREADS = 256, NORM_COLUMNS = 32 };
 
 /* ---- rows ---- */
 
@@ -26,13 +19,13 @@ struct norm_rows {
     const float *x, *dy, *w, *b;
     float *out;
     double *moments;
-    int rows, length, groups, weights; /* weights: of one group */
+    int rows, columns, groups, weights; /* weights: of one group */
     struct divider by_inner;
     double epsilon;
 };
 
 struct norm_rows_shared {
-    double sum[NORM_ROW_THREADS], product[NORM_ROW_THREADS];
+    double sum[ROW_THREADS], product[ROW_THREADS];
 };
 
 static inline struct norm_rows norm_rows_of(enum op op, const struct op_args *a) {
@@ -43,38 +36,11 @@ static inline struct norm_rows norm_rows_of(enum op op, const struct op_args *a)
     r.w = tensor_f32(&a->in[forward ? 1 : 2]);
     if (forward) r.b = tensor_f32(&a->in[2]), r.moments = (double *)a->out[1].data;
     if (!forward) r.dy = tensor_f32(&a->in[1]);
-    r.rows = a->in[0].dims[0], r.length = a->in[0].dims[1], r.groups = p->groups;
-    r.weights = r.length / p->inner, r.by_inner = divider_of((uint32_t)p->inner);
+    r.rows = a->in[0].dims[0], r.columns = a->in[0].dims[1], r.groups = p->groups;
+    r.weights = r.columns / p->inner, r.by_inner = divider_of((uint32_t)p->inner);
     r.epsilon = p->epsilon;
     return r;
 }
-
-/* Loops over the rows of a block, NORM_ROWS at a time; all its threads have the same bounds. */
-#define FOR_EACH_NORM_ROWS(first, p, at)                             \
-    for (int first = (int)(at).block * NORM_ROWS; first < (p)->rows; \
-         first += (int)(at).blocks * NORM_ROWS)
-
-/* Loops over the elements of this thread's row, which is empty beyond the last row. */
-#define FOR_EACH_OF_ROW(i, p, first, at) \
-    for (int i = norm_lane(at); i < (p)->length && norm_row(first, at) < (p)->rows; i += NORM_LANES)
-
-DUET_HD int norm_lane(struct place at) {
-    return (int)at.thread % NORM_LANES;
-}
-
-DUET_HD int norm_row(int first, struct place at) {
-    return first + (int)at.thread / NORM_LANES;
-}
-
-/* The cell that holds the row's sum after the halving. */
-DUET_HD int norm_slot(struct place at) {
-    return (int)at.thread / NORM_LANES * NORM_LANES;
-}
-
-/* The phases of adding up the lanes of each row. */
-#define NORM_FOLD(at, half)                          \
-    for (int half = NORM_LANES / 2; half; half /= 2) \
-    BLOCK_PHASE(at) if (norm_lane(at) < half)
 
 /* The weight of element i of a row; if `values` is NULL, 1 for w and 0 for b. */
 DUET_HD double norm_weight(const struct norm_rows *p, const float *values, double none, int row,
@@ -92,44 +58,44 @@ struct norm_state {
 DUET_BLOCK void norm_moments(const struct norm_rows *p, struct norm_rows_shared *shared,
                              struct norm_state *state, int first, struct place at) {
     BLOCK_PHASE(at) {
-        const float *x = p->x + (size_t)norm_row(first, at) * (size_t)p->length;
+        const float *x = p->x + (size_t)row_of(first, at) * (size_t)p->columns;
         double sum = 0;
-        FOR_EACH_OF_ROW(i, p, first, at) sum += (double)x[i];
+        FOR_EACH_COLUMN(i, p, first, at) sum += (double)x[i];
         shared->sum[at.thread] = sum;
     }
-    NORM_FOLD(at, half) {
+    ROW_FOLD(at, half) {
         shared->sum[at.thread] += shared->sum[at.thread + half];
     }
     BLOCK_PHASE(at) {
-        const float *x = p->x + (size_t)norm_row(first, at) * (size_t)p->length;
-        double mean = shared->sum[norm_slot(at)] / p->length, squares = 0;
-        FOR_EACH_OF_ROW(i, p, first, at)
-        squares += mul_f64((double)x[i] - mean, (double)x[i] - mean);
+        const float *x = p->x + (size_t)row_of(first, at) * (size_t)p->columns;
+        double mean = shared->sum[row_cell(at)] / p->columns, squares = 0;
+        FOR_EACH_COLUMN(i, p, first, at)
+        squares += ((double)x[i] - mean) * ((double)x[i] - mean);
         shared->product[at.thread] = squares;
         state[STATE(at)].mean = mean;
     }
-    NORM_FOLD(at, half) {
+    ROW_FOLD(at, half) {
         shared->product[at.thread] += shared->product[at.thread + half];
     }
     BLOCK_PHASE(at) {
-        state[STATE(at)].scale = 1 / sqrt(shared->product[norm_slot(at)] / p->length + p->epsilon);
+        state[STATE(at)].scale = 1 / sqrt(shared->product[row_cell(at)] / p->columns + p->epsilon);
     }
 }
 
 DUET_BLOCK void k_layer_norm_forward(const struct norm_rows *p, struct norm_rows_shared *shared,
                                      struct place at) {
     struct norm_state state[STATES];
-    FOR_EACH_NORM_ROWS(first, p, at) {
+    FOR_EACH_ROW_GROUP(first, p, at) {
         norm_moments(p, shared, state, first, at);
         BLOCK_PHASE(at) {
-            int row = norm_row(first, at);
-            size_t start = (size_t)row * (size_t)p->length;
+            int row = row_of(first, at);
+            size_t start = (size_t)row * (size_t)p->columns;
             struct norm_state m = state[STATE(at)];
-            if (norm_lane(at) == 0 && row < p->rows)
+            if (lane_of(at) == 0 && row < p->rows)
                 p->moments[2 * row] = m.mean, p->moments[2 * row + 1] = m.scale;
-            FOR_EACH_OF_ROW(i, p, first, at) {
-                double xhat = mul_f64((double)p->x[start + (size_t)i] - m.mean, m.scale);
-                p->out[start + (size_t)i] = (float)(mul_f64(xhat, norm_weight(p, p->w, 1, row, i)) +
+            FOR_EACH_COLUMN(i, p, first, at) {
+                double xhat = ((double)p->x[start + (size_t)i] - m.mean) * m.scale;
+                p->out[start + (size_t)i] = (float)(xhat * norm_weight(p, p->w, 1, row, i) +
                                                     norm_weight(p, p->b, 0, row, i));
             }
         }
@@ -139,35 +105,34 @@ DUET_BLOCK void k_layer_norm_forward(const struct norm_rows *p, struct norm_rows
 DUET_BLOCK void k_layer_norm_backward_data(const struct norm_rows *p,
                                            struct norm_rows_shared *shared, struct place at) {
     struct norm_state state[STATES];
-    FOR_EACH_NORM_ROWS(first, p, at) {
+    FOR_EACH_ROW_GROUP(first, p, at) {
         norm_moments(p, shared, state, first, at);
         BLOCK_PHASE(at) {
-            int row = norm_row(first, at);
-            size_t start = (size_t)row * (size_t)p->length;
+            int row = row_of(first, at);
+            size_t start = (size_t)row * (size_t)p->columns;
             struct norm_state m = state[STATE(at)];
             double sum = 0, product = 0;
-            FOR_EACH_OF_ROW(i, p, first, at) {
-                double g = mul_f64(p->dy[start + (size_t)i], norm_weight(p, p->w, 1, row, i));
+            FOR_EACH_COLUMN(i, p, first, at) {
+                double g = p->dy[start + (size_t)i] * norm_weight(p, p->w, 1, row, i);
                 sum += g;
-                product += mul_f64(g, mul_f64((double)p->x[start + (size_t)i] - m.mean, m.scale));
+                product += g * (((double)p->x[start + (size_t)i] - m.mean) * m.scale);
             }
             shared->sum[at.thread] = sum, shared->product[at.thread] = product;
         }
-        NORM_FOLD(at, half) {
+        ROW_FOLD(at, half) {
             shared->sum[at.thread] += shared->sum[at.thread + half];
             shared->product[at.thread] += shared->product[at.thread + half];
         }
         BLOCK_PHASE(at) {
-            int row = norm_row(first, at);
-            size_t start = (size_t)row * (size_t)p->length;
+            int row = row_of(first, at);
+            size_t start = (size_t)row * (size_t)p->columns;
             struct norm_state m = state[STATE(at)];
-            double sum = shared->sum[norm_slot(at)] / p->length,
-                   product = shared->product[norm_slot(at)] / p->length;
-            FOR_EACH_OF_ROW(i, p, first, at) {
-                double g = mul_f64(p->dy[start + (size_t)i], norm_weight(p, p->w, 1, row, i)),
-                       xhat = mul_f64((double)p->x[start + (size_t)i] - m.mean, m.scale);
-                p->out[start + (size_t)i] =
-                    (float)mul_f64(g - sum - mul_f64(xhat, product), m.scale);
+            double sum = shared->sum[row_cell(at)] / p->columns,
+                   product = shared->product[row_cell(at)] / p->columns;
+            FOR_EACH_COLUMN(i, p, first, at) {
+                double g = p->dy[start + (size_t)i] * norm_weight(p, p->w, 1, row, i),
+                       xhat = ((double)p->x[start + (size_t)i] - m.mean) * m.scale;
+                p->out[start + (size_t)i] = (float)((g - sum - xhat * product) * m.scale);
             }
         }
     }
@@ -214,19 +179,15 @@ DUET_BLOCK void k_layer_norm_backward_weight(const struct norm_weights *p,
                 uint32_t s, n = divide(p->by_inner, t, &s), row = n * p->groups + k / p->weights,
                             i = row * p->length + k % p->weights * p->inner + s;
                 double dy = p->dy[i];
-                dw += mul_f64(dy, mul_f64((double)p->x[i] - p->moments[2 * (size_t)row],
-                                          p->moments[2 * (size_t)row + 1]));
+                dw += dy * (((double)p->x[i] - p->moments[2 * (size_t)row]) *
+                            p->moments[2 * (size_t)row + 1]);
                 db += dy;
             }
             shared->dw[at.thread] = dw, shared->db[at.thread] = db;
         }
-        for (uint32_t half = NORM_WEIGHT_THREADS / 2; half >= p->columns; half /= 2) {
-            BLOCK_PHASE(at) {
-                if (at.thread < half) {
-                    shared->dw[at.thread] += shared->dw[at.thread + half];
-                    shared->db[at.thread] += shared->db[at.thread + half];
-                }
-            }
+        BLOCK_FOLD(at, half, NORM_WEIGHT_THREADS, p->columns) {
+            shared->dw[at.thread] += shared->dw[at.thread + half];
+            shared->db[at.thread] += shared->db[at.thread + half];
         }
         BLOCK_PHASE(at) {
             uint32_t k = tile * p->columns + at.thread;

@@ -137,10 +137,8 @@ DUET_BLOCK void k_hash(const struct hash *p, struct hash_shared *shared, struct 
             sum += hash_mix(bits_of(p->x[i]), i);
         shared->part[at.thread] = sum;
     }
-    for (uint32_t half = at.threads / 2; half; half /= 2) {
-        BLOCK_PHASE(at) {
-            if (at.thread < half) shared->part[at.thread] += shared->part[at.thread + half];
-        }
+    BLOCK_FOLD(at, half, at.threads, 1) {
+        shared->part[at.thread] += shared->part[at.thread + half];
     }
     BLOCK_PHASE(at) {
         if (at.thread == 0) {
@@ -178,13 +176,11 @@ DUET_BLOCK void k_square_sums(const struct square_sums *p, struct square_sums_sh
         BLOCK_PHASE(at) {
             double sum = 0;
             for (int k = (int)at.thread; k < p->piece[2 * i + 1]; k += CLIP_LANES)
-                sum += mul_f64((double)x[k], (double)x[k]);
+                sum += (double)x[k] * (double)x[k];
             shared->lane[at.thread] = sum;
         }
-        for (uint32_t half = CLIP_LANES / 2; half; half /= 2) {
-            BLOCK_PHASE(at) {
-                if (at.thread < half) shared->lane[at.thread] += shared->lane[at.thread + half];
-            }
+        BLOCK_FOLD(at, half, CLIP_LANES, 1) {
+            shared->lane[at.thread] += shared->lane[at.thread + half];
         }
         BLOCK_PHASE(at) {
             if (at.thread == 0) p->sums[i] = shared->lane[0];

@@ -14,16 +14,11 @@
  * With class weights w every -log_softmax(x)[j] is multiplied by w[j]; a row whose label is ignored
  * has loss 0 and no gradient.
  *
- * Lane l of the 32 lanes takes the columns l, l + 32, ...; then the lanes' parts are added in fold
- * order (base/fold.h). This order depends only on the number of classes, so a row's bits do not
- * depend on the number of rows. A label outside the row gives a NaN loss and NaN gradients instead
- * of a read past the row. */
+ * A label outside the row gives a NaN loss and NaN gradients instead of a read past the row. */
 #ifndef DEVICE_CUDA_KERNELS_LOSS_H
 #define DEVICE_CUDA_KERNELS_LOSS_H
 
-#include "device/cuda/kernels/kernel.h"
-
-enum { ROW_LANES = 32, ROWS_A_BLOCK = 4, ROW_THREADS = ROW_LANES * ROWS_A_BLOCK };
+#include "device/cuda/kernels/rows.h"
 
 /* scores is x, or log-probabilities (nll), or y, the output (softmax backward). dy is the gradient
  * of y, or the targets (mse.h). */
@@ -33,7 +28,7 @@ struct row_op {
     float *out;
     double *loss;
     int32_t *hits;
-    int rows, classes, reduction, distance, places, ignores, ignore_index;
+    int rows, columns, reduction, distance, places, ignores, ignore_index;
     int log; /* 1: for softmax its logarithm; for cross entropy log-probabilities (nll_loss) */
     double smoothing; /* cross entropy */
     const struct step_block *step;
@@ -47,7 +42,7 @@ struct row_shared {
 static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
     struct row_op r = ZEROED;
     r.scores = tensor_f32(&a->in[0]);
-    r.rows = a->in[0].dims[0], r.classes = a->in[0].dims[1], r.step = a->step;
+    r.rows = a->in[0].dims[0], r.columns = a->in[0].dims[1], r.step = a->step;
     if (op == OP_CROSS_ENTROPY_FORWARD || op == OP_MSE_FORWARD)
         r.loss = (double *)a->out[0].data, r.hits = (int32_t *)a->out[1].data;
     else
@@ -69,54 +64,29 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
     return r;
 }
 
-/* Loops over the rows of a block, ROWS_A_BLOCK at a time. The bounds are the same for all its
- * threads. */
-#define FOR_EACH_ROW_GROUP(first, p, at)                                \
-    for (int first = (int)(at).block * ROWS_A_BLOCK; first < (p)->rows; \
-         first += (int)(at).blocks * ROWS_A_BLOCK)
-
-/* This thread's row, which may be beyond the last one, and its lane of the row. */
-DUET_HD int row_of(int first, struct place at) {
-    return first + (int)at.thread / ROW_LANES;
-}
-
-DUET_HD int lane_of(struct place at) {
-    return (int)at.thread % ROW_LANES;
-}
-
-/* Lane 0's cell in shared memory, which holds the row's result after the tree. */
-DUET_HD int row_cell(struct place at) {
-    return (int)at.thread / ROW_LANES * ROW_LANES;
-}
-
 /* A NaN need not win here, since it makes the sum of exponentials a NaN anyway. */
 DUET_HD double larger(double a, double b) {
     return b > a ? b : a;
 }
 
-/* The phases of a binary tree over the lanes of each row. */
-#define ROW_FOLD(at, half)                          \
-    for (int half = ROW_LANES / 2; half; half /= 2) \
-    BLOCK_PHASE(at) if (lane_of(at) < half)
-
 /* Puts each row's maximum and its sum of exp(x - max) into the row's cell. */
 DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, int first,
                              struct place at) {
     BLOCK_PHASE(at) {
-        const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
+        const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->columns;
         double max = -(double)INFINITY;
-        for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-            max = larger(max, x[j]);
+        FOR_EACH_COLUMN(j, p, first, at)
+        max = larger(max, x[j]);
         shared->max[at.thread] = max;
     }
     ROW_FOLD(at, half) {
         shared->max[at.thread] = larger(shared->max[at.thread], shared->max[at.thread + half]);
     }
     BLOCK_PHASE(at) {
-        const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
+        const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->columns;
         double max = shared->max[row_cell(at)], sum = 0;
-        for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-            sum += elementary_exp(x[j] - max);
+        FOR_EACH_COLUMN(j, p, first, at)
+        sum += elementary_exp(x[j] - max);
         shared->sum[at.thread] = sum;
     }
     ROW_FOLD(at, half) {
@@ -138,11 +108,11 @@ DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, i
                             struct place at) {
     if (p->smoothing == 0) return;
     BLOCK_PHASE(at) {
-        const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
+        const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->columns;
         double max = shared->max[row_cell(at)], log_sum = elementary_log(shared->sum[row_cell(at)]),
                sum = 0;
-        for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-            sum += mul_f64(class_weight(p, j), log_sum - (x[j] - max));
+        FOR_EACH_COLUMN(j, p, first, at)
+        sum += class_weight(p, j) * (log_sum - (x[j] - max));
         shared->smooth[at.thread] = sum;
     }
     ROW_FOLD(at, half) {
@@ -157,7 +127,7 @@ DUET_BLOCK void rows_weights(const struct row_op *p, struct row_shared *shared, 
     if (!p->weights) return;
     BLOCK_PHASE(at) {
         double sum = 0;
-        for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
+        for (int j = lane_of(at); j < p->columns; j += ROW_LANES)
             sum += p->weights[j];
         shared->smooth[at.thread] = sum;
     }
@@ -172,14 +142,14 @@ DUET_BLOCK void rows_weights(const struct row_op *p, struct row_shared *shared, 
 DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, int first,
                             struct place at) {
     BLOCK_PHASE(at) {
-        const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
+        const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->columns;
         int32_t beaten = 0, label = row_of(first, at) < p->rows ? p->labels[row_of(first, at)] : -1;
-        if (label < 0 || label >= p->classes || is_ignored(p, label)) {
+        if (label < 0 || label >= p->columns || is_ignored(p, label)) {
             beaten = 1;
         } else if (is_nan(x[0]) || is_nan(x[label])) {
             beaten = label != 0;
         } else {
-            for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
+            for (int j = lane_of(at); j < p->columns; j += ROW_LANES)
                 beaten += j < label ? x[j] >= x[label] : x[j] > x[label];
         }
         shared->beaten[at.thread] = beaten;
@@ -202,11 +172,10 @@ DUET_BLOCK void k_softmax_forward(const struct row_op *p, struct row_shared *sha
     FOR_EACH_ROW_GROUP(first, p, at) {
         rows_softmax(p, shared, first, at);
         BLOCK_PHASE(at) {
-            size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
+            size_t start = (size_t)row_of(first, at) * (size_t)p->columns;
             double max = shared->max[row_cell(at)],
                    log_sum = elementary_log(shared->sum[row_cell(at)]);
-            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows;
-                 j += ROW_LANES) {
+            FOR_EACH_COLUMN(j, p, first, at) {
                 double y = p->scores[start + (size_t)j] - max - log_sum;
                 p->out[start + (size_t)j] = (float)(p->log ? y : elementary_exp(y));
             }
@@ -218,23 +187,23 @@ DUET_BLOCK void k_softmax_backward(const struct row_op *p, struct row_shared *sh
                                    struct place at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         BLOCK_PHASE(at) {
-            size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
+            size_t start = (size_t)row_of(first, at) * (size_t)p->columns;
             double sum = 0;
-            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-                sum += mul_f64(p->log ? 1 : p->scores[start + (size_t)j], p->dy[start + (size_t)j]);
+            FOR_EACH_COLUMN(j, p, first, at)
+            sum += p->log ? (double)p->dy[start + (size_t)j]
+                          : (double)p->scores[start + (size_t)j] * p->dy[start + (size_t)j];
             shared->sum[at.thread] = sum;
         }
         ROW_FOLD(at, half) {
             shared->sum[at.thread] += shared->sum[at.thread + half];
         }
         BLOCK_PHASE(at) {
-            size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
+            size_t start = (size_t)row_of(first, at) * (size_t)p->columns;
             double sum = shared->sum[row_cell(at)];
-            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows;
-                 j += ROW_LANES) {
+            FOR_EACH_COLUMN(j, p, first, at) {
                 double y = p->scores[start + (size_t)j], dy = p->dy[start + (size_t)j];
                 p->out[start + (size_t)j] =
-                    (float)(p->log ? dy - mul_f64(elementary_exp(y), sum) : mul_f64(y, dy - sum));
+                    (float)(p->log ? dy - elementary_exp(y) * sum : y * (dy - sum));
             }
         }
     }
@@ -249,18 +218,18 @@ DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_share
         BLOCK_PHASE(at) {
             int row = row_of(first, at);
             if (lane_of(at) == 0 && row < p->rows) {
-                const float *x = p->scores + (size_t)row * (size_t)p->classes;
+                const float *x = p->scores + (size_t)row * (size_t)p->columns;
                 int32_t label = p->labels[row];
-                int known = label >= 0 && label < p->classes;
+                int known = label >= 0 && label < p->columns;
                 double loss = not_a_number();
                 if (known)
-                    loss = mul_f64(class_weight(p, label),
-                                   p->log ? -(double)x[label]
-                                          : elementary_log(shared->sum[at.thread]) -
-                                                (x[label] - shared->max[at.thread]));
+                    loss =
+                        class_weight(p, label) * (p->log ? -(double)x[label]
+                                                         : elementary_log(shared->sum[at.thread]) -
+                                                               (x[label] - shared->max[at.thread]));
                 if (p->smoothing != 0)
-                    loss = mul_f64(1 - p->smoothing, loss) +
-                           mul_f64(p->smoothing / p->classes, shared->smooth[at.thread]);
+                    loss = (1 - p->smoothing) * loss +
+                           p->smoothing / p->columns * shared->smooth[at.thread];
                 p->loss[row] = is_ignored(p, label) ? 0 : loss;
                 p->hits[row] = shared->beaten[at.thread] == 0;
             }
@@ -276,24 +245,22 @@ DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shar
         BLOCK_PHASE(at) {
             int row = row_of(first, at);
             if (row < p->rows) {
-                size_t start = (size_t)row * (size_t)p->classes;
+                size_t start = (size_t)row * (size_t)p->columns;
                 int32_t label = p->labels[row];
                 double weight =
-                    label >= 0 && label < p->classes ? row_weight(p, row) : not_a_number();
+                    label >= 0 && label < p->columns ? row_weight(p, row) : not_a_number();
                 double max = p->log ? 0 : shared->max[row_cell(at)],
                        log_sum = p->log ? 0 : elementary_log(shared->sum[row_cell(at)]);
-                double spread = p->smoothing / p->classes, at_label = 1 - p->smoothing;
+                double spread = p->smoothing / p->columns, at_label = 1 - p->smoothing;
                 double all = 1;
-                if (p->weights && label >= 0 && label < p->classes)
-                    all = mul_f64(at_label, class_weight(p, label)) +
-                          mul_f64(spread, shared->smooth[row_cell(at)]);
-                for (int j = lane_of(at); j < p->classes; j += ROW_LANES) {
-                    double w = class_weight(p, j), target = j == label ? mul_f64(at_label, w) : 0;
+                if (p->weights && label >= 0 && label < p->columns)
+                    all = at_label * class_weight(p, label) + spread * shared->smooth[row_cell(at)];
+                for (int j = lane_of(at); j < p->columns; j += ROW_LANES) {
+                    double w = class_weight(p, j), target = j == label ? at_label * w : 0;
                     double softmax =
                         p->log ? 0 : elementary_exp(p->scores[start + (size_t)j] - max - log_sum);
-                    double d = mul_f64(softmax, all) - target - mul_f64(spread, w);
-                    p->out[start + (size_t)j] =
-                        is_ignored(p, label) ? 0 : (float)mul_f64(d, weight);
+                    double d = softmax * all - target - spread * w;
+                    p->out[start + (size_t)j] = is_ignored(p, label) ? 0 : (float)(d * weight);
                 }
             }
         }

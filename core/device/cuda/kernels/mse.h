@@ -13,10 +13,10 @@
 
 DUET_HD double row_distance(const struct row_op *p, double x, double target) {
     double far = fabs(x - target);
-    if (p->distance == DISTANCE_SMOOTH_L1) return far < 1 ? mul_f64(far, far) / 2 : far - .5;
+    if (p->distance == DISTANCE_SMOOTH_L1) return far < 1 ? far * far / 2 : far - .5;
     if (p->distance == DISTANCE_LOGISTIC)
-        return mul_f64(x, (x > 0 ? 1 : 0) - target) + elementary_log1p(elementary_exp(-fabs(x)));
-    return mul_f64(far, far);
+        return x * ((x > 0 ? 1 : 0) - target) + elementary_log1p(elementary_exp(-fabs(x)));
+    return far * far;
 }
 
 DUET_HD double row_slope(const struct row_op *p, double x, double target) {
@@ -29,10 +29,10 @@ DUET_HD double row_slope(const struct row_op *p, double x, double target) {
 DUET_BLOCK void k_mse_forward(const struct row_op *p, struct row_shared *shared, struct place at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         BLOCK_PHASE(at) {
-            size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
+            size_t start = (size_t)row_of(first, at) * (size_t)p->columns;
             double sum = 0;
-            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-                sum += row_distance(p, p->scores[start + (size_t)j], p->dy[start + (size_t)j]);
+            FOR_EACH_COLUMN(j, p, first, at)
+            sum += row_distance(p, p->scores[start + (size_t)j], p->dy[start + (size_t)j]);
             shared->sum[at.thread] = sum;
         }
         ROW_FOLD(at, half) {
@@ -41,7 +41,7 @@ DUET_BLOCK void k_mse_forward(const struct row_op *p, struct row_shared *shared,
         BLOCK_PHASE(at) {
             int row = row_of(first, at);
             if (lane_of(at) == 0 && row < p->rows) {
-                p->loss[row] = shared->sum[at.thread] / p->classes;
+                p->loss[row] = shared->sum[at.thread] / p->columns;
                 p->hits[row] = 0;
             }
         }
@@ -55,12 +55,12 @@ DUET_BLOCK void k_mse_backward(const struct row_op *p, struct row_shared *shared
         BLOCK_PHASE(at) {
             int row = row_of(first, at);
             if (row < p->rows) {
-                size_t start = (size_t)row * (size_t)p->classes;
-                double weight = row_weight(p, row) / p->classes;
-                for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
-                    p->out[start + (size_t)j] = (float)mul_f64(
-                        row_slope(p, p->scores[start + (size_t)j], p->dy[start + (size_t)j]),
-                        weight);
+                size_t start = (size_t)row * (size_t)p->columns;
+                double weight = row_weight(p, row) / p->columns;
+                for (int j = lane_of(at); j < p->columns; j += ROW_LANES)
+                    p->out[start + (size_t)j] = (float)(row_slope(p, p->scores[start + (size_t)j],
+                                                                  p->dy[start + (size_t)j]) *
+                                                        weight);
             }
         }
     }

@@ -138,13 +138,9 @@ DUET_HD size_t norm_at(const struct norm *p, int c, uint32_t i) {
 
 /* Adds both sums of the threads, in fold order, into a[0] and b[0]. */
 DUET_BLOCK void norm_fold(struct norm_shared *shared, struct place at) {
-    for (uint32_t half = at.threads / 2; half; half /= 2) {
-        BLOCK_PHASE(at) {
-            if (at.thread < half) {
-                shared->a[at.thread] += shared->a[at.thread + half];
-                shared->b[at.thread] += shared->b[at.thread + half];
-            }
-        }
+    BLOCK_FOLD(at, half, at.threads, 1) {
+        shared->a[at.thread] += shared->a[at.thread + half];
+        shared->b[at.thread] += shared->b[at.thread + half];
     }
 }
 
@@ -168,7 +164,7 @@ DUET_BLOCK void k_batch_norm_moments(const struct norm *p, struct norm_shared *s
             double mean = made[0], m2 = 0;
             for (uint32_t i = part.begin + at.thread; i < part.end; i += at.threads) {
                 double xmu = (double)p->x[norm_at(p, part.c, i)] - mean;
-                m2 += mul_f64(xmu, xmu);
+                m2 += xmu * xmu;
             }
             shared->b[at.thread] = m2;
         }
@@ -190,7 +186,7 @@ DUET_BLOCK void k_batch_norm_sums(const struct norm *p, struct norm_shared *shar
                 size_t e = norm_at(p, part.c, i);
                 double d = (double)p->dy[e];
                 sum_dy += d;
-                sum_dy_xmu += mul_f64(d, (double)p->x[e] - mean);
+                sum_dy_xmu += d * ((double)p->x[e] - mean);
             }
             shared->a[at.thread] = sum_dy, shared->b[at.thread] = sum_dy_xmu;
         }
@@ -219,8 +215,8 @@ DUET_HD void k_batch_norm_merge(const struct norm *p, struct place at) {
             const double *part = p->parts + 3 * row * (size_t)s + c;
             if (part[2 * row] == 0) continue;
             double delta = part[0] - mean, total = count + part[2 * row];
-            mean += mul_f64(delta, part[2 * row] / total);
-            m2 += part[row] + mul_f64(mul_f64(delta, delta), mul_f64(count, part[2 * row]) / total);
+            mean += delta * (part[2 * row] / total);
+            m2 += part[row] + delta * delta * (count * part[2 * row] / total);
             count = total;
         }
         p->made[c] = mean, p->made[row + (size_t)c] = m2, p->made[2 * row + (size_t)c] = count;
@@ -263,23 +259,23 @@ DUET_BLOCK void k_batch_norm_track(const struct norm *p, struct norm_shared *sha
             float *mean = p->out + c, *variance = mean + p->channels;
             double count = p->moments[2 * p->channels + c];
             double unbiased = p->moments[p->channels + c] / (count - 1);
-            *mean = (float)(mul_f64(factor, p->moments[c]) + mul_f64(1 - factor, (double)*mean));
-            *variance = (float)(mul_f64(factor, unbiased) + mul_f64(1 - factor, (double)*variance));
+            *mean = (float)(factor * p->moments[c] + (1 - factor) * (double)*mean);
+            *variance = (float)(factor * unbiased + (1 - factor) * (double)*variance);
         }
     }
 }
 
 DUET_HD void k_batch_norm_factors(const struct norm *p, struct place at) {
     FOR_EACH_CHANNEL(c, p, at) {
-        double scale = mul_f64(norm_invstd(p, c), (double)p->w[c]);
+        double scale = norm_invstd(p, c) * (double)p->w[c];
         p->out[c] = (float)scale;
-        p->out[p->channels + c] = (float)((double)p->b[c] - mul_f64(p->moments[c], scale));
+        p->out[p->channels + c] = (float)((double)p->b[c] - p->moments[c] * scale);
     }
 }
 
 DUET_HD void k_batch_norm_backward_weight(const struct norm *p, struct place at) {
     FOR_EACH_CHANNEL(c, p, at) {
-        p->out[c] = (float)mul_f64(p->sums[p->channels + c], norm_invstd(p, c));
+        p->out[c] = (float)(p->sums[p->channels + c] * norm_invstd(p, c));
         p->second[c] = (float)p->sums[c];
     }
 }
@@ -289,11 +285,11 @@ DUET_HD void k_batch_norm_backward_factors(const struct norm *p, struct place at
     FOR_EACH_CHANNEL(c, p, at) {
         double invstd = norm_invstd(p, c), count = p->moments[2 * row + c];
         double share = count > 0 ? 1 / count : 0;
-        double slope = mul_f64(mul_f64(mul_f64(p->sums[row + c], share), invstd), invstd);
+        double slope = p->sums[row + c] * share * invstd * invstd;
         p->out[c] = (float)p->moments[c];
-        p->out[row + c] = (float)mul_f64(p->sums[c], share);
+        p->out[row + c] = (float)(p->sums[c] * share);
         p->out[2 * row + c] = (float)slope;
-        p->out[3 * row + c] = (float)mul_f64(invstd, (double)p->w[c]);
+        p->out[3 * row + c] = (float)(invstd * (double)p->w[c]);
     }
 }
 
@@ -321,7 +317,7 @@ DUET_HD void k_batch_norm_backward_data(const struct norm *p, struct place at) {
     for (size_t i = place_first(at); i < p->count; i += place_stride(at)) {
         uint32_t c = norm_channel(p, (uint32_t)i);
         float centred = p->dy[i] - mean_dy[c];
-        p->out[i] = mul_f32(fmaf(-slope[c], p->x[i] - mean[c], centred), scale[c]);
+        p->out[i] = fmaf(-slope[c], p->x[i] - mean[c], centred) * scale[c];
     }
 }
 

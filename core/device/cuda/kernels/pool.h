@@ -127,8 +127,8 @@ DUET_HD int size_of(const struct pool *p, int is_2x2, int side) {
 }
 
 DUET_HD float over_area(const struct pool *p, int is_2x2, float x) {
-    if (is_2x2) return mul_f32(x, 0.25f);
-    return p->part != 0 ? mul_f32(x, p->part) : x / p->area;
+    if (is_2x2) return x * 0.25f;
+    return p->part != 0 ? x * p->part : x / p->area;
 }
 
 DUET_HD void avg_forward(const struct pool *p, int is_2x2, struct place at) {

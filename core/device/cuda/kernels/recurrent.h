@@ -87,21 +87,21 @@ DUET_HD void recurrent_unit(const struct recurrence *r, const float *h, int n, i
                f = recurrent_sigmoid((double)x[width + j] + recurrent_gate(r, h, 1, j)),
                g = elementary_tanh((double)x[2 * width + j] + recurrent_gate(r, h, 2, j)),
                o = recurrent_sigmoid((double)x[3 * width + j] + recurrent_gate(r, h, 3, j)),
-               cell = mul_f64(f, (double)*c) + mul_f64(i, g), t = elementary_tanh(cell);
+               cell = f * (double)*c + i * g, t = elementary_tanh(cell);
         saved[j] = (float)i, saved[width + j] = (float)f, saved[2 * width + j] = (float)g;
         saved[3 * width + j] = (float)o, saved[4 * width + j] = *c;
         saved[5 * width + j] = (float)t;
         *c = (float)cell;
-        y[j] = (float)mul_f64(o, t);
+        y[j] = (float)(o * t);
     } else if (r->kind == RECURRENT_GRU) {
         double gate = recurrent_sigmoid((double)x[j] + recurrent_gate(r, h, 0, j)),
                z = recurrent_sigmoid((double)x[width + j] + recurrent_gate(r, h, 1, j)),
                u = recurrent_gate(r, h, 2, j),
-               new_h = elementary_tanh((double)x[2 * width + j] + mul_f64(gate, u)),
+               new_h = elementary_tanh((double)x[2 * width + j] + gate * u),
                before = h ? (double)h[j] : 0;
         saved[j] = (float)gate, saved[width + j] = (float)z, saved[2 * width + j] = (float)new_h;
         saved[3 * width + j] = (float)u, saved[4 * width + j] = (float)before;
-        y[j] = (float)(new_h + mul_f64(z, before - new_h));
+        y[j] = (float)(new_h + z * (before - new_h));
     } else {
         double sum = (double)x[j] + recurrent_gate(r, h, 0, j);
         y[j] = r->kind == RECURRENT_TANH ? (float)elementary_tanh(sum) : sum < 0 ? 0 : (float)sum;
@@ -144,17 +144,16 @@ DUET_HD void recurrent_unit_backward(const struct recurrence *r, float *carry, d
     if (r->kind == RECURRENT_LSTM) {
         double i = (double)saved[0], f = (double)saved[width], g = (double)saved[2 * width],
                o = (double)saved[3 * width], before = (double)saved[4 * width],
-               t = (double)saved[5 * width],
-               dc = (double)*carry + mul_f64(mul_f64(dh, o), 1 - mul_f64(t, t));
+               t = (double)saved[5 * width], dc = (double)*carry + dh * o * (1 - t * t);
         da[j] = (float)(dc * g * i * (1 - i));
         da[width + j] = (float)(dc * before * f * (1 - f));
-        da[2 * width + j] = (float)(dc * i * (1 - mul_f64(g, g)));
+        da[2 * width + j] = (float)(dc * i * (1 - g * g));
         da[3 * width + j] = (float)(dh * t * o * (1 - o));
         *carry = (float)(dc * f);
     } else if (r->kind == RECURRENT_GRU) {
         double gate = (double)saved[0], z = (double)saved[width], new_h = (double)saved[2 * width],
                u = (double)saved[3 * width], before = (double)saved[4 * width],
-               dn = dh * (1 - z) * (1 - mul_f64(new_h, new_h));
+               dn = dh * (1 - z) * (1 - new_h * new_h);
         da[j] = du[j] = (float)(dn * u * gate * (1 - gate));
         da[width + j] = du[width + j] = (float)(dh * (before - new_h) * z * (1 - z));
         da[2 * width + j] = (float)dn;
@@ -162,7 +161,7 @@ DUET_HD void recurrent_unit_backward(const struct recurrence *r, float *carry, d
         *carry = (float)(dh * z);
     } else {
         double y = (double)saved[0];
-        da[j] = (float)(r->kind == RECURRENT_TANH ? dh * (1 - mul_f64(y, y)) : y > 0 ? dh : 0);
+        da[j] = (float)(r->kind == RECURRENT_TANH ? dh * (1 - y * y) : y > 0 ? dh : 0);
     }
 }
 

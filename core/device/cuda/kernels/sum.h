@@ -130,10 +130,10 @@ DUET_HD void sum_few(const struct sum *s, uint32_t n, uint32_t units, const uint
         float(*t)[4] = &term[u * n];
         DUET_UNROLL
         for (int i = 0; i < 4; i++) {
-            if (n > 1 || s->first_scale != 1) t[0][i] = mul_f32(t[0][i], s->first_scale);
+            if (n > 1 || s->first_scale != 1) t[0][i] *= s->first_scale;
             DUET_UNROLL
             for (uint32_t r = 1; r < n; r++)
-                t[r][i] = mul_f32(t[r][i], s->scale);
+                t[r][i] *= s->scale;
             DUET_UNROLL
             for (uint32_t r = 0; r + half < n; r++)
                 t[r][i] += t[r + half][i];
@@ -170,7 +170,7 @@ SUM_APART void sum_many(const struct sum *s, uint64_t x, int width) {
             float scale = leaf == 0 ? s->first_scale : s->scale;
             sum_load(v, s->source[leaf] + x, width);
             for (int i = 0; i < width; i++)
-                if (scale != 1) v[i] = mul_f32(v[i], scale);
+                if (scale != 1) v[i] *= scale;
         }
         /* The right half of level k is done, so the left half is added in front of it. */
         for (; path >> k & 1; k++) {
