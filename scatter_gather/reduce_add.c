@@ -90,7 +90,7 @@ static int reduce_step(void *args) {
         if (group->device[r] != root) {
             int from = device_index(group->device[r]), to = device_index(root);
             traffic_add(device_traffic_mutable(root), from, to, count * sizeof(float));
-            scheduled_move(root, from, to, count * sizeof(float), 0);
+            scheduled_move(root, from, to, count * sizeof(float));
         }
     return OK;
 }

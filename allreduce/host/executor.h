@@ -70,7 +70,7 @@ void move_reduce(float *const *dest, int dests, const float *own, float own_scal
 void move_fold(float *const *dest, int dests, const float *const *source, int n, float scale,
                size_t length);
 
-/* On a dry device with a schedule: writes the call's steps into it (scheduled.c). */
+/* On a dry device with a schedule: marks the call as a collective (scheduled.c). */
 void host_schedule(const struct executor_ranks *ranks, const struct executor_call *call);
 /* Says that these ranks make no more calls. */
 void host_schedule_end(const struct executor_ranks *ranks);

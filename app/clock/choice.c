@@ -86,8 +86,7 @@ static int read_what_if(struct what_if *what_if, const char *text) {
 }
 
 int clock_choose(struct clock_choice *c, const struct clock_words *w) {
-    *c = (struct clock_choice){
-        .what_if = what_if_none(), .host = w->host, .precision = w->precision};
+    *c = (struct clock_choice){.what_if = what_if_none(), .precision = w->precision};
     if (!*w->gpu)
         return fail(ERR_USAGE, "--gpu: it is missing: times of links, machines and hosts are those "
                                "of a GPU: give a name that duet devices --gpus lists");
@@ -103,7 +102,6 @@ void clock_choice_free(struct clock_choice *c) {
 struct clock_config clock_chosen(const struct clock_choice *c, int gpu, int machine) {
     return (struct clock_config){.gpu = c->gpu[gpu],
                                  .machine = c->machine[c->is_default ? gpu : machine],
-                                 .host = c->host,
                                  .precision = c->precision,
                                  .what_if = c->what_if};
 }
@@ -127,9 +125,8 @@ const char *clock_precision_name(enum clock_precision precision) {
 void clock_mark(const struct clock_config *clock, int devices, char mark[CLOCK_MARK]) {
     int rows;
     double error = trust_error(clock, &rows);
-    snprintf(mark, CLOCK_MARK, "%d x %s, %s, host %s%s%s, +-%.0f %%", devices, clock->gpu->name,
-             clock->machine->name, clock->host == CLOCK_DUET ? "duet" : "pytorch",
-             clock->precision ? ", precision " : "",
+    snprintf(mark, CLOCK_MARK, "%d x %s, %s, host pytorch%s%s, +-%.0f %%", devices,
+             clock->gpu->name, clock->machine->name, clock->precision ? ", precision " : "",
              clock->precision ? clock_precision_name(clock->precision) : "", error);
     clock_add_what_if(&clock->what_if, mark, CLOCK_MARK);
 }

@@ -7,7 +7,6 @@
 /* A part of struct run_config, so plain data. "": not given. */
 struct clock_words {
     char gpu[128], machine[512], what_if[96];
-    enum clock_host host;
     enum clock_precision precision;
     int nodes; /* machines, joined by their network; 0: one */
 };
@@ -21,7 +20,6 @@ struct clock_choice {
     int gpus, machines; /* how many were named: at least 1 each */
     int is_default;     /* 1: no machine was named; machine[i] is the default for gpu[i] */
     struct what_if what_if;
-    enum clock_host host;
     enum clock_precision precision;
 };
 

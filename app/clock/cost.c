@@ -86,7 +86,7 @@ static struct parts parts_of(const struct clock_config *c, const struct schedule
     if (conv || w->of == WORK_PRODUCT) p.flops_ns = w->flops / rate_of(c, w);
     int tf32 = c->precision != CLOCK_AMP && tensor_of(c, w) > c->gpu->fp32 * REACHED_CONV_1X1;
     if (tf32 && w->group_width > 1) p.groups_ns = TF32_GROUP_US * 1e3 * w->groups;
-    double bytes = w->bytes + (c->host == CLOCK_PYTORCH ? w->eager_bytes : 0);
+    double bytes = w->bytes + w->eager_bytes;
     if (is_half(c, k)) bytes /= 2;
     p.memory_ns = bytes / memory_of(c, w->of);
     if (is_half(c, k) && w->weight_bytes)
@@ -104,12 +104,12 @@ int cost_leaves_out(const struct clock_config *c, const struct scheduled *e) {
 
 int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *k) {
     if (k->work.of == WORK_FREE || cost_leaves_out(c, k)) return 0;
-    if (c->host == CLOCK_PYTORCH && !k->work.eager && !k->work.bytes) return 0;
+    if (!k->work.eager && !k->work.bytes) return 0;
     struct parts p = parts_of(c, k);
     /* if an eager program needs one kernel where Duet has several, it is paid for once; the two
      * gradients of a product are two kernels */
     int product = k->work.of != WORK_POINTWISE && k->work.of != WORK_NORM;
-    double launch = c->host == CLOCK_PYTORCH && !k->work.eager && !product ? 0 : p.launch_ns;
+    double launch = !k->work.eager && !product ? 0 : p.launch_ns;
     double ns = fmax(p.flops_ns, p.memory_ns) + p.small_ns;
     return (int64_t)ceil(ns * c->machine->scale * (c->given ? c->given : 1) +
                          (launch + p.groups_ns));
@@ -124,11 +124,9 @@ const char *cost_bound(const struct clock_config *c, const struct scheduled *k) 
 
 /* ---- 2. the host ----
  *
- * Duet: a call of cudaLaunchKernel for each kernel, copy and step of several devices. An eager
- * program: an operation of the interpreter, one price in forward and another in backward, which
- * runs in C++ threads; replicate makes a tensor for each parameter and device; DDP's hook copies
- * each gradient. */
-static const double LAUNCH_US = 3;
+ * An operation of the interpreter has one price in forward and another in backward, which runs in
+ * C++ threads; replicate makes a tensor for each parameter and device; DDP's hook copies each
+ * gradient. */
 static const double ADDITION = 0.1; /* of an operation: autograd's, which no formula gives */
 static const double START_US = 5;   /* from the call to the GPU's first instruction */
 
@@ -162,8 +160,7 @@ int64_t cost_issue_ns(const struct clock_config *c, const struct scheduled *e) {
         e->kind == SCHEDULED_KERNEL || e->kind == SCHEDULED_COPY || e->kind == SCHEDULED_GROUP;
     if (!calls || e->work.of == WORK_FREE) return 0;
     if (cost_leaves_out(c, e)) return 0;
-    double us = c->host == CLOCK_PYTORCH ? eager_us(c, e) : LAUNCH_US;
-    return (int64_t)ceil(us * 1e3 * c->what_if.by[IF_LAUNCH]);
+    return (int64_t)ceil(eager_us(c, e) * 1e3 * c->what_if.by[IF_LAUNCH]);
 }
 
 int64_t cost_start_ns(const struct clock_config *c, const struct scheduled *e) {
@@ -173,18 +170,19 @@ int64_t cost_start_ns(const struct clock_config *c, const struct scheduled *e) {
 }
 
 int cost_holds_lock(const struct clock_config *c, const struct scheduled *e) {
-    return c->host == CLOCK_PYTORCH && c->what_if.by[IF_GIL] > 0 && e->facts.phase == PHASE_FORWARD;
+    return c->what_if.by[IF_GIL] > 0 && e->facts.phase == PHASE_FORWARD;
 }
 
 /* ---- 3. copies ----
  *
  * PyTorch broadcasts parameters and reduces gradients by NCCL, whose ring takes each byte over
- * each link once. Duet's device 0 sends, or reads, n - 1 times as much over its own. */
+ * each link once. The schedule is Duet's, whose device 0 sends, or reads, n - 1 times as much over
+ * its own. */
 double cost_moved_bytes(const struct clock_config *c, const struct scheduled *e) {
     int ring =
         (e->facts.phase == PHASE_REPLICATE || e->facts.phase == PHASE_REDUCE) && e->from != e->to;
     double bytes = cost_leaves_out(c, e) ? 0 : (double)e->bytes;
-    return c->host == CLOCK_PYTORCH && ring && c->devices > 1 ? bytes / (c->devices - 1) : bytes;
+    return ring && c->devices > 1 ? bytes / (c->devices - 1) : bytes;
 }
 
 /* ---- 4. sums ----

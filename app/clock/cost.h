@@ -1,15 +1,11 @@
-/* All costs of the model, in the order of a step. clock/run.c knows only times and dependencies.
- * docs/clock.md lists each parameter with its default and source. */
+/* All costs of the model, in the order of a step: those of an eager program of PyTorch, with its
+ * operations, its lock and NCCL. clock/run.c knows only times and dependencies. docs/clock.md lists
+ * each parameter with its default and source. */
 #ifndef CLOCK_COST_H
 #define CLOCK_COST_H
 
 #include "clock/hardware.h"
 #include "trace/schedule.h"
-
-enum clock_host {
-    CLOCK_DUET,   /* a launch is a call in a C program, and no lock is shared */
-    CLOCK_PYTORCH /* an eager Python program: operations, its lock, NCCL */
-};
 
 /* The precision of an eager program. */
 enum clock_precision {
@@ -47,7 +43,6 @@ struct what_if {
 struct clock_config {
     const struct gpu_spec *gpu;
     const struct machine *machine;
-    enum clock_host host;
     enum clock_precision precision;
     int devices;              /* in a node */
     double nodes;             /* equal nodes, of which one is simulated; 0: one */

@@ -1,8 +1,8 @@
 /* The event loop: see run.h.
  *
  * The heap has the due events: a thread continues, a stream checks its next entry, or a kernel, a
- * sum or transfers end. Whatever waits for an event, a flag or a thread is checked again when one
- * of these changes. */
+ * sum or transfers end. Whatever waits for an event or a thread is checked again when one of these
+ * changes. */
 #include "clock/run.h"
 
 #include <math.h>
@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "clock/due.h"
-#include "clock/flag_table.h"
 
 struct thread {
     const struct program *program;
@@ -32,7 +31,7 @@ struct lane_state {
     double left, rate;            /* KERNEL: nanoseconds left at since_ns, and how fast they go */
     int64_t since_ns;
     uint32_t change;
-    int part, moving; /* GROUP: the next part; transfers on their way */
+    int moving; /* transfers on their way, of a COPY or a GROUP */
 };
 
 struct rendezvous {
@@ -54,7 +53,6 @@ struct sim {
     struct lane_state stream[STREAMS];
     int streams;
     uint64_t *issued, *reached, events; /* [events] number of the last record of each event */
-    struct flag_table flags;
     struct rendezvous meeting[64];
     struct transfers transfers;
     uint32_t transfers_change;
@@ -162,45 +160,33 @@ static void meet(struct sim *s, int stream, const struct scheduled *e) {
     r->arrived = 0;
 }
 
-/* Starts the next parts of a group as far as they may begin. */
-static void go_on(struct sim *s, int stream) {
-    struct lane_state *l = &s->stream[stream];
-    const struct scheduled *e = head_of(l);
-    if (s->c->host == CLOCK_PYTORCH && e->collective) return;
-    for (; l->part < e->parts; l->part++) {
-        const struct scheduled *p = &e[1 + l->part];
-        if (p->then && l->moving) return;
-        if (p->kind == SCHEDULED_AWAIT && *flag_value(&s->flags, p->key) < p->value) return;
-        if (p->kind == SCHEDULED_MOVE) begin_transfer(s, stream, p, p->from, p->to);
-        if (p->kind == SCHEDULED_POST && *flag_value(&s->flags, p->key) < p->value) {
-            *flag_value(&s->flags, p->key) = p->value;
-            s->changed = 1;
-        }
-    }
-    if (!l->moving) finish(s, stream);
+/* All moves of a group begin at once. */
+static void begin_group(struct sim *s, int stream, const struct scheduled *e) {
+    for (int i = 1; i <= e->parts; i++)
+        begin_transfer(s, stream, &e[i], e[i].from, e[i].to);
+    if (!e->parts) finish(s, stream);
 }
 
 static void begin(struct sim *s, int stream, const struct scheduled *e) {
     struct lane_state *l = &s->stream[stream];
     l->running = 1;
     l->start_ns = l->since_ns = s->now;
-    l->part = l->moving = 0;
+    l->moving = 0;
     l->left = e->kind == SCHEDULED_KERNEL ? (double)cost_kernel_ns(s->c, e) : 0;
     l->rate = 1;
     if (e->kind == SCHEDULED_KERNEL)
         retime(s, stream);
     else if (e->kind == SCHEDULED_COPY)
         begin_transfer(s, stream, e, e->from, e->to);
-    else if (s->c->host == CLOCK_PYTORCH && e->collective)
+    else if (e->collective)
         meet(s, stream, e);
     else
-        go_on(s, stream);
+        begin_group(s, stream, e);
 }
 
 /* Runs whatever may run now; waits and records take no time. */
 static void look(struct sim *s, int stream) {
     struct lane_state *l = &s->stream[stream];
-    if (l->running && head_of(l)->kind == SCHEDULED_GROUP) go_on(s, stream);
     while (!l->running && l->first < l->count) {
         const struct queued *q = &l->queue[l->first];
         const struct scheduled *e = q->entry;
@@ -305,11 +291,7 @@ static void handle(struct sim *s, const struct due *d) {
         if (d->change != s->transfers_change) return;
         while ((owner = transfers_end_one(&s->transfers, s->now)) >= 0) {
             struct lane_state *l = &s->stream[owner];
-            if (!--l->moving) retime_beside(s, owner);
-            if (head_of(l)->kind == SCHEDULED_COPY)
-                finish(s, owner);
-            else
-                go_on(s, owner);
+            if (!--l->moving) finish(s, owner);
         }
         share_soon(s);
         break;
@@ -343,16 +325,14 @@ static int stopped(const struct sim *s) {
 }
 
 static int prepare(struct sim *s, const struct program *programs, int count) {
-    uint64_t keys = 1, posts = 1;
+    uint64_t keys = 1;
     s->threads = count;
     for (int t = 0; t < count; t++) {
         s->thread[t].program = &programs[t];
         s->threads_of[programs[t].rank]++;
         for (int i = 0; i < programs[t].count; i++) {
             const struct scheduled *e = &programs[t].list[i];
-            int flagged = e->kind == SCHEDULED_AWAIT || e->kind == SCHEDULED_POST;
-            posts += (uint64_t)flagged;
-            if (!flagged && e->kind != SCHEDULED_GROUP && e->key >= keys) keys = e->key + 1;
+            if (e->kind != SCHEDULED_GROUP && e->key >= keys) keys = e->key + 1;
             if (e->facts.device >= s->streams / LANE_COUNT)
                 s->streams = (e->facts.device + 1) * LANE_COUNT;
             s->stream[scheduled_stream(e)].room++;
@@ -360,7 +340,7 @@ static int prepare(struct sim *s, const struct program *programs, int count) {
     }
     s->issued = calloc(keys, sizeof *s->issued);
     s->reached = calloc(keys, sizeof *s->reached);
-    int full = !s->issued || !s->reached || !flag_table_init(&s->flags, posts);
+    int full = !s->issued || !s->reached;
     for (int i = 0; i < s->streams; i++) {
         struct lane_state *l = &s->stream[i];
         l->waiting_ns = -1;
@@ -393,7 +373,6 @@ int clock_run(const struct clock_config *config, const struct program *programs,
     transfers_free(&s->transfers);
     free(s->issued);
     free(s->reached);
-    free(s->flags.entry);
     free(s->heap.list);
     free(s);
     return code;

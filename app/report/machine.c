@@ -50,9 +50,9 @@ void add_load(struct text *text, const struct run_record *dp, const struct run_r
     if (idle_ns > (n ? list[0].amount : 0) && idle_ns > WORTH_A_WORD * step_ns)
         text_add(text, "; GPU 0 waits %.*f of %.*f ms for kernels to be launched%s", digits,
                  idle_ns * 1e-6, digits, step_ns * 1e-6,
-                 strstr(dp->modelled, "pytorch") && !strstr(dp->modelled, "gil=off")
-                     ? ", since one Python thread at a time launches for all GPUs"
-                     : "");
+                 strstr(dp->modelled, "gil=off")
+                     ? ""
+                     : ", since one Python thread at a time launches for all GPUs");
     for (int i = 0; i < n && i < MOST_CAUSES && list[i].amount > WORTH_A_WORD * step_ns; i++)
         text_add(text, "%s %s %.*f ms", i ? "," : "; GPU 0 works longer by",
                  phase_name(list[i].phase), digits, list[i].amount * 1e-6);

@@ -34,7 +34,6 @@ void run_config_default(struct run_config *config) {
         .fsdp.prefetch = 1,
         .timeout = 300,
         .evaluate = 1,
-        .clock = {.host = CLOCK_PYTORCH},
         .started_ns = now_ns(),
     };
 }

@@ -67,7 +67,6 @@ int validation_open(struct modelled *m, const struct series *s, const struct ser
     set_run(&c, s, p, clock->machine);
     clock->nodes = (double)p->gpus / c.devices; /* alike */
     clock->last_phase = last_phase(s->way);
-    clock->host = CLOCK_PYTORCH;
     clock->precision = s->precision;
     clock->what_if = what_if_none();
     CHECK(run_config_check(&c));

@@ -213,11 +213,10 @@ void scheduled_group_end(struct stream *s) {
     if (of(s->device)) schedule_group_end(of(s->device), s->device->config.rank);
 }
 
-void scheduled_move(const struct device *d, int from, int to, uint64_t bytes, int then) {
+void scheduled_move(const struct device *d, int from, int to, uint64_t bytes) {
     if (!of(d) || !bytes || from == to) return;
     struct scheduled e = {
         .kind = SCHEDULED_MOVE,
-        .then = (uint8_t)then,
         .from = (int16_t)from,
         .to = (int16_t)to,
         .bytes = bytes,

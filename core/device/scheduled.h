@@ -26,12 +26,11 @@ void scheduled_host_wait(const struct event *event);
 void scheduled_sync(struct stream *stream);
 
 /* These calls surround a host function that moves memory of several devices. The function adds its
- * parts with scheduled_move and schedule_add. */
+ * parts with scheduled_move. */
 void scheduled_group_begin(struct stream *stream, const char *name, uint64_t bytes);
 void scheduled_group_end(struct stream *stream);
 
-/* Adds a part to the open group: bytes from one device to another. If `then` is 1, the part starts
- * only when all parts before it are done. */
-void scheduled_move(const struct device *device, int from, int to, uint64_t bytes, int then);
+/* Adds a part to the open group: bytes from one device to another. */
+void scheduled_move(const struct device *device, int from, int to, uint64_t bytes);
 
 #endif

@@ -86,13 +86,6 @@ static uint64_t number_of(struct schedule *s, int rank, const void *object) {
     return 0;
 }
 
-uint64_t schedule_object(struct schedule *s, int rank, const void *object) {
-    pthread_mutex_lock(&s->lock);
-    uint64_t number = number_of(s, rank, object);
-    pthread_mutex_unlock(&s->lock);
-    return number;
-}
-
 void schedule_forget(struct schedule *s, int rank, const void *object) {
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < MOST_OBJECTS; i++)

@@ -2,8 +2,8 @@
  *
  * A dry run (train/estimate/estimate.h) executes the same code that trains. If its devices keep a
  * schedule, each call is recorded in the program of the thread that made it: a kernel with its
- * cost, a copy with its ends, the record of an event, a wait for an event, or the steps of a
- * collective. clock/run.h then runs these programs in modelled time. So a modelled timeline is a
+ * cost, a copy with its ends, the record of an event, a wait for an event, or a collective.
+ * clock/run.h then runs these programs in modelled time. So a modelled timeline is a
  * run of Duet's own schedule, and no second description of a step exists.
  *
  *     thread of device 0:   launch  launch  record e1  ...  wait e7  copy 0->1 ...
@@ -54,10 +54,7 @@ enum scheduled_kind {
     SCHEDULED_HOST_WAIT, /* the thread waits for that record */
     SCHEDULED_HOST_SYNC, /* the thread waits until the stream is empty */
     SCHEDULED_GROUP,     /* a step on several devices: the `parts` entries that follow */
-    /* Parts of a group. One with `then` begins when all parts before it are done. */
-    SCHEDULED_AWAIT, /* until flag `key` is `value` or more */
-    SCHEDULED_MOVE,  /* bytes from one device to another */
-    SCHEDULED_POST   /* flag `key` becomes `value` */
+    SCHEDULED_MOVE       /* a part of a group: bytes from one device to another */
 };
 
 /* The collective of all ranks of a GROUP. */
@@ -72,8 +69,7 @@ enum scheduled_collective {
 enum { SCHEDULED_HOST = -1 }; /* host memory as one end of a copy */
 
 struct scheduled {
-    uint8_t kind, then;
-    uint8_t collective; /* GROUP: a collective of `ranks` ranks; key names the call */
+    uint8_t kind, collective; /* GROUP: a collective of `ranks` ranks; key names the call */
     int16_t from, to, ranks;
     int parts;
     uint64_t key, value, bytes;
@@ -105,12 +101,10 @@ void schedule_group_begin(struct schedule *schedule, const struct scheduled *gro
 void schedule_group_end(struct schedule *schedule, int rank);
 
 /* Marks the open group as a collective: call number `call` on object `object` over `ranks` ranks,
- * with `bytes` bytes (the sum of all blocks if each rank has one). */
+ * with `bytes` bytes (the sum of all blocks if each rank has one). Its key has the number of the
+ * object among the rank's objects, in the order of their first calls, the same on every rank. */
 void schedule_collective(struct schedule *schedule, int rank, enum scheduled_collective what,
                          const void *object, uint64_t call, int ranks, uint64_t bytes);
-/* The number of `object` among the rank's objects, in the order of their first calls. It is the
- * same on every rank. */
-uint64_t schedule_object(struct schedule *schedule, int rank, const void *object);
 /* Says that the object is freed, so a later one at its address is another object. */
 void schedule_forget(struct schedule *schedule, int rank, const void *object);
 

@@ -93,8 +93,7 @@ static int show_subject(const struct subject *s, int least, const struct clock_c
 }
 
 int costs_print(int brief) {
-    static const struct clock_words words = {
-        .gpu = "v100", .machine = "pc-pcie3,nvlink-4", .host = CLOCK_PYTORCH};
+    static const struct clock_words words = {.gpu = "v100", .machine = "pc-pcie3,nvlink-4"};
     struct clock_choice choice;
     int code = clock_choose(&choice, &words);
     if (!code) print_head();

@@ -146,8 +146,7 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
     f.others_are_full = f.others > gib * 0x1p30;
     f.pytorch_is_full = f.pytorch > gib * 0x1p30;
     f.only_transfers = c->model.options.params > 0;
-    const int runs = clock->host == CLOCK_DUET || f.pytorch < 0 ? !f.is_full && !f.others_are_full
-                                                                : !f.pytorch_is_full;
+    const int runs = f.pytorch < 0 ? !f.is_full && !f.others_are_full : !f.pytorch_is_full;
     if (!runs) f.ms = 0;
     if (!runs || f.only_transfers) f.rate = f.error = 0;
     f.is_unmeasured = !rows && f.rate > 0;

@@ -246,11 +246,10 @@ static void print_head(const struct asked *a, int width) {
     add_names(&text, a);
     text_add(&text, ": ");
     ways_add_model(&text, c);
-    text_add(
-        &text,
-        ", %s, %s, host %s%s: times of the modelled clock (docs/clock.md); no GPU was measured",
-        each, optimizer_name(c->update.optimizer),
-        a->choice.host == CLOCK_DUET ? "duet" : "pytorch", changes);
+    text_add(&text,
+             ", %s, %s, host pytorch%s: times of the modelled clock (docs/clock.md); no GPU was "
+             "measured",
+             each, optimizer_name(c->update.optimizer), changes);
     if (c->clock.precision)
         text_add(&text, "; precision %s", clock_precision_name(c->clock.precision));
     if (c->clock.precision == CLOCK_AMP) text_add(&text, ", while runs of Duet compute in float32");

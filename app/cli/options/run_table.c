@@ -246,10 +246,6 @@ const struct option run_options[] = {
      "with --gpu: spread the devices over M such machines, joined by their network (default 1)",
      read_int, AT(clock.nodes), 1, MAX_DEVICES,
      BY_ALL & ~BY_DEMO, IN_DDP | IN_FSDP, BESIDE_GPU},
-    {"--host", "duet|pytorch", "with --gpu: whose launch costs to assume (default pytorch)",
-     read_choice,
-     AT(clock.host), NO_LIMITS,
-     BY_ALL, IN_ANY_MODE, BESIDE_GPU},
     {"--precision", "default|fp32|tf32|amp",
      "with --gpu: predict for fp32, for TF32 in convolutions and matrix products, or for autocast "
      "with channels_last (default: TF32 in convolutions only, as in PyTorch). Runs compute in "

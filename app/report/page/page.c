@@ -131,12 +131,11 @@ static void put_verdict(FILE *file, const struct page *page) {
         put_equality(file, page);
         put_findings(file, page);
         if (*first->modelled)
-            put_paragraph(file, "",
-                          "All times on this page are modelled, with the errors that What ran "
-                          "gives. Memory, traffic and collectives are those of Duet%s.",
-                          strstr(first->modelled, "host pytorch")
-                              ? ", while the times are those of PyTorch with NCCL"
-                              : "");
+            put_paragraph(
+                file, "",
+                "All times on this page are modelled, with the errors that What ran "
+                "gives. Memory, traffic and collectives are those of Duet, while the times "
+                "are those of PyTorch with NCCL.");
         summary_table(file, page);
     } else {
         put_paragraph(file, "", "Nothing was measured: no run came to its end.");

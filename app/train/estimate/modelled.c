@@ -44,8 +44,7 @@ void modelled_close(struct modelled *m) {
 static void describe(const struct modelled *m, const struct program *programs, int count,
                      struct clock_config *clock) {
     const struct run_record *r = m->record;
-    int unpublished = clock->host == CLOCK_DUET ||
-                      (clock->precision == CLOCK_FP32 && clock->gpu->tensor > 0) ||
+    int unpublished = (clock->precision == CLOCK_FP32 && clock->gpu->tensor > 0) ||
                       (clock->precision == CLOCK_AMP && clock->gpu->half == 0);
     clock->kind =
         unpublished ? CLOCK_OTHER : trust_kind(programs, count, r->batch_size / r->devices);

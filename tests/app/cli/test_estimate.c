@@ -273,7 +273,6 @@ CliTest(cli_estimate, refuses_what_cannot_be_computed, 60) {
     cli_fails(2, "at most 2^31 - 1", "estimate --params 1M --shape 10 --outputs 65536x65536");
     cli_fails(2, "--as: 'tf'", "estimate --as tf");
     cli_fails(2, "--as: no effect with --gpu", "estimate --as pytorch --gpu v100");
-    cli_fails(2, "--host: no effect without --gpu", "estimate --host duet");
 }
 
 /* Where neither a model nor data are named it is the model of the lessons: DP's outputs weigh on

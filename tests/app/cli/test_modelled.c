@@ -51,8 +51,8 @@ static int stated(const char *words, const char *row, const char *says) {
     return error;
 }
 
-/* A measured step never widens the error; one that contradicts the clock is said to. Kinds, hosts
- * and precisions that nobody has measured have no error to state. */
+/* A measured step never widens the error; one that contradicts the clock is said to. Kinds and
+ * precisions that nobody has measured have no error to state. */
 CliTest(modelled, the_error_says_how_little_is_known, 120) {
     static const char v100[] = "--gpu v100 --machine v100-edr --model bert-base "
                                "--batch-per-device 32 ",
@@ -63,7 +63,6 @@ CliTest(modelled, the_error_says_how_little_is_known, 120) {
     cr_expect_lt(stated(words, "2 DDP ", "!--measured:"), without);
     snprintf(words, sizeof words, "%s --measured 1:450ms", v100);
     cr_expect_lt(stated(words, "2 DDP ", "--measured: 450 ms is +"), without);
-    cr_expect_eq(stated("--gpu v100 --model resnet50 --host duet", "2 DDP ", none), 50);
     cr_expect_eq(stated("--gpu v100 --model mlp --precision amp", "2 DDP ", none), 50);
     cr_expect_eq(stated("--gpu gtx1080ti --model resnet50 --shape 3x224x224 --precision amp",
                         "2 DDP ", "has no tensor"),
@@ -112,7 +111,7 @@ CliTest(modelled, a_machine_of_ones_own, 120) {
     struct cli c;
     cli_put("mine", "link slow gbs 1 us 5\nmachine mine gpus 2\njoin gpu0-1 hub slow # a hub\n"
                     "join hub host memory\n");
-    cli_run(&c, "estimate --gpu a100-40 --machine ./mine --devices 1,2 --host duet --what-if "
+    cli_run(&c, "estimate --gpu a100-40 --machine ./mine --devices 1,2 --what-if "
                 "link=2x,launch=0");
     cr_assert_eq(c.status, 0, "%s", c.err);
     cr_expect(strstr(c.out, "(40 GiB); mine") && strstr(c.out, "link=2,launch=0"), "%s", c.out);
@@ -337,7 +336,7 @@ CliTest(modelled, a_step_is_that_of_a_full_batch, 60) {
     double ms[2];
     for (int i = 0; i < 2; i++) {
         cli_well("estimate --gpu v100 --machine dgx1 --devices 2 --model resnet18 --shape 1x28x28 "
-                 "--dataset random --host duet --batch-size %d --json e.json",
+                 "--dataset random --batch-size %d --json e.json",
                  i ? 2048 : 256);
         ms[i] = estimated_ms("dp");
     }

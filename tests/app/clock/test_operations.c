@@ -40,7 +40,6 @@ static double casts(const struct scheduled *e) {
     static const struct machine machine = {.forward_us = 1, .backward_us = 1};
     struct clock_config plain = {.gpu = &gpu,
                                  .machine = &machine,
-                                 .host = CLOCK_PYTORCH,
                                  .precision = CLOCK_FP32,
                                  .what_if = what_if_none()},
                         half = plain;

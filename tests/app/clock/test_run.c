@@ -4,14 +4,12 @@
 
 #include <string.h>
 
-#include "allreduce/allreduce.h"
-#include "comm/comm.h"
-#include "device/device.h"
 #include "tests/harness/harness.h"
 
-/* A GPU whose kernels take as many nanoseconds as they move bytes, and 4 us to launch each. */
+/* A GPU whose kernels take as many nanoseconds as they move bytes, and 4 us to launch each; the host
+ * takes 3 us for each kernel and copy. */
 static const struct gpu_spec gpu = {.name = "made", .fp32 = 1, .gbs = 1, .gib = 1, .reached = 1};
-enum { LAUNCH = 3000, START = 5000, KERNEL = 4000 }; /* cost.c: of Duet's host, in ns */
+enum { LAUNCH = 3000, START = 5000, KERNEL = 4000 }; /* the last two are cost.c's, in ns */
 
 static struct machine machine;
 static struct clock_config config;
@@ -24,7 +22,8 @@ static void join(int a, int b, double gbs, double us) {
 
 static void begin(int devices) {
     memset(&machine, 0, sizeof machine);
-    machine = (struct machine){.gpus = devices, .scale = 1, .links = 1, .pageable_gbs = 1};
+    machine = (struct machine){
+        .gpus = devices, .scale = 1, .links = 1, .pageable_gbs = 1, .forward_us = 3};
     config = (struct clock_config){
         .gpu = &gpu, .machine = &machine, .devices = devices, .what_if = what_if_none()};
     cr_assert(!schedule_new(&schedule));
@@ -46,7 +45,11 @@ static void end(void) {
 static struct scheduled entry(enum scheduled_kind kind, int device, enum lane lane) {
     return (struct scheduled){
         .kind = (uint8_t)kind,
-        .facts = {.device = (int16_t)device, .rank = (int16_t)device, .lane = (uint8_t)lane}};
+        .work.eager = 1,
+        .facts = {.device = (int16_t)device,
+                  .rank = (int16_t)device,
+                  .phase = PHASE_FORWARD,
+                  .lane = (uint8_t)lane}};
 }
 
 static void kernel(int device, double bytes, const char *name) {
@@ -162,7 +165,6 @@ Test(clock_run, a_slow_rank_holds_back_all) {
     begin(3);
     for (int r = 0; r < 3; r++)
         join(r, NET_HOST + 1, 10, 0);
-    config.host = CLOCK_PYTORCH;
     for (int r = 0; r < 3; r++) {
         if (r == 2) kernel(r, 1000000, "late");
         struct scheduled sum = entry(SCHEDULED_GROUP, r, LANE_COMPUTE);
@@ -183,20 +185,34 @@ Test(clock_run, a_slow_rank_holds_back_all) {
     end();
 }
 
-/* The same number on all ranks, whatever their memory is used for again. */
+static void sum_on(int rank, const void *object) {
+    struct scheduled group = entry(SCHEDULED_GROUP, rank, LANE_COMM);
+    schedule_group_begin(schedule, &group);
+    schedule_collective(schedule, rank, SCHEDULED_SUM, object, 0, 2, 4);
+    schedule_group_end(schedule, rank);
+}
+
+/* The same key on all ranks, whatever their memory is used for again. */
 Test(clock_run, an_object_at_the_address_of_one_that_is_freed_is_another) {
     const int x = 0, y = 0, z = 0;
+    const struct program *programs;
+    int count;
     begin(2);
     for (int r = 0; r < 2; r++) {
-        cr_expect_eq(schedule_object(schedule, r, &x), 0);
+        sum_on(r, &x);
         schedule_forget(schedule, r, &x);
-        cr_expect_eq(schedule_object(schedule, r, r ? &x : &y), 1);
-        cr_expect_eq(schedule_object(schedule, r, &z), 2);
+        sum_on(r, r ? &x : &y);
+        sum_on(r, &z);
+    }
+    cr_assert(!schedule_programs(schedule, &programs, &count) && count == 2);
+    for (int i = 0; i < 3; i++) {
+        cr_expect_eq(programs[0].list[i].key, programs[1].list[i].key);
+        cr_expect(!i || programs[0].list[i].key != programs[0].list[i - 1].key);
     }
     end();
 }
 
-/* As in the direct allreduce of 64 ranks, which all read from all others. */
+/* As in a sum of 64 devices' gradients, many pieces each. */
 Test(clock_run, thousands_of_moves_share_a_link) {
     enum { MOVES = 5000 };
     begin(2);
@@ -212,7 +228,7 @@ Test(clock_run, thousands_of_moves_share_a_link) {
     }
     schedule_group_end(schedule, 0);
     run();
-    expect("group", LAUNCH, LAUNCH + MOVES * 1000 / 10);
+    expect("group", 0, MOVES * 1000 / 10);
     end();
 }
 
@@ -241,49 +257,4 @@ Test(clock_run, a_star_is_bound_by_device_0_and_an_exchange_by_the_link_between_
     cr_assert_eq(took(0, 1), 100000);
     /* 1, 2 and 3 send to the other root over one link */
     cr_assert_eq(took(0, 2), 3 * 100000);
-}
-
-enum { RANKS = 4, COUNT = 65536 }; /* elements: 256 KiB, so each part is one slice */
-
-/* Duet's ring, as DDP runs it: the plan of a rank, written into the schedule by the executor of dry
- * devices. */
-static void issue_ring(int rank) {
-    struct comm *comm;
-    struct device *device;
-    struct allreduce *ar;
-    void *data;
-    struct device_config config = {.kind = DEVICE_DRY,
-                                   .index = rank,
-                                   .rank = rank,
-                                   .memory_bytes = 1 << 24,
-                                   .schedule = schedule};
-    struct allreduce_config sums = allreduce_config_default();
-    cr_assert(!comm_imagine(&comm, rank, RANKS));
-    cr_assert(!device_open(&device, &config));
-    cr_assert(!allreduce_algorithm_parse("ring", &sums.algorithm));
-    cr_assert(!allreduce_init(&ar, comm, device, &sums));
-    cr_assert(!device_alloc(device, &data, COUNT * sizeof(float), MEM_GRADS));
-    cr_assert(!allreduce_register(ar, data, COUNT));
-    cr_assert(!allreduce_enqueue(ar, device_comm(device), data, COUNT, 1, 0, 0));
-    allreduce_free(ar);
-    device_free(device, data);
-    device_close(device);
-    comm_close(comm);
-}
-
-/* 2 (n-1)/n S / B + 2 (n-1) latency, to the nanosecond. */
-Test(clock_run, duets_ring_takes_what_the_formula_says) {
-    int64_t end_ns = 0, want = 2 * (RANKS - 1) * (COUNT * 4 / RANKS / 64 + 2000);
-    begin(RANKS);
-    for (int r = 0; r < RANKS; r++)
-        join(r, (r + 1) % RANKS, 64, 2);
-    for (int r = 0; r < RANKS; r++)
-        issue_ring(r);
-    run();
-    cr_assert_eq(spans.count, RANKS);
-    for (int r = 0; r < RANKS; r++)
-        if (spans.spans[r].end_ns > end_ns) end_ns = spans.spans[r].end_ns;
-    int64_t got = end_ns - spans.spans[0].start_ns;
-    cr_assert_eq(got, want, "%lld ns, not %lld", (long long)got, (long long)want);
-    end();
 }

@@ -211,7 +211,7 @@ Test(profile, findings, .timeout = 30) {
     has(text, "^No clear winner: median steps are 8.40 ms \\(DP\\) and 8.00 ms \\(DDP\\)");
     free(text);
     /* modelled: steps have no spread, and GPU 0 and the others are compared */
-    snprintf(dp.modelled, sizeof dp.modelled, "4 x v100");
+    snprintf(dp.modelled, sizeof dp.modelled, "4 x v100, if gil=off");
     snprintf(ddp.modelled, sizeof ddp.modelled, "4 x v100");
     first->step_spread_ns = ddp.device[0].step_spread_ns = 0;
     for (runs.details = 0; runs.details < 2; runs.details++) {
