@@ -2,7 +2,6 @@
 #include "clock/choice.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,52 +11,16 @@
 #include "base/text/text.h"
 #include "clock/trust.h"
 
-/* ---- hardware ---- */
-
-/* What a list names: GPUs or machines. */
-static int read_list(struct clock_choice *c, const char *text, int gpus) {
-    const char *what = gpus ? "--gpu" : "--machine";
-    for (const char *at = text;; at++) {
-        char one[HARDWARE_NAME];
-        size_t length = strcspn(at, ",");
-        if (length >= sizeof one)
-            return fail(ERR_USAGE, "'%.60s': a name has at most %d characters", at,
-                        HARDWARE_NAME - 1);
-        memcpy(one, at, length);
-        one[length] = 0;
-        int i = gpus ? c->gpus++ : c->machines++;
-        if (i == CHOICE_MOST) return fail(ERR_USAGE, "%s: at most %d at once", what, CHOICE_MOST);
-        CHECK(gpus ? hardware_find_gpu(c->hardware, what, one, &c->gpu[i])
-                   : hardware_find_machine(c->hardware, what, one, &c->machine[i]));
-        at += length;
-        if (!*at) return OK;
-    }
-}
-
-/* A PC with the PCIe of each GPU. */
-static int default_machines(struct clock_choice *c) {
-    c->is_default = c->machines = 1;
-    for (int i = 0; i < c->gpus; i++) {
-        char name[HARDWARE_NAME];
-        snprintf(name, sizeof name, "pc-pcie%d", c->gpu[i]->pcie);
-        CHECK(hardware_find_machine(c->hardware, "--machine", name, &c->machine[i]));
-    }
-    return OK;
-}
-
-/* A file of the user's own adds to the table; its last machine is taken. */
-static int read_hardware(struct clock_choice *c, const struct clock_words *w) {
-    const char *text = w->machine;
-    int is_file = *text && (strchr(text, '/') || strchr(text, '.') || !access(text, R_OK));
-    CHECK(hardware_open(&c->hardware, is_file ? text : NULL));
-    CHECK(read_list(c, w->gpu, 1));
-    if (!*text) return default_machines(c);
-    if (!is_file) return read_list(c, text, 0);
-    c->machine[0] = c->hardware->last;
-    if (!c->machine[0])
-        return fail(ERR_USAGE, "--machine: %s: the file has no machine: add a line of one", text);
-    c->machines = 1;
-    return OK;
+/* The machine: a name, a file of the user's own, which adds to the table and whose last machine is
+ * taken, or a PC with the PCIe of the GPU. */
+static int choose_machine(const struct hardware *h, const char *text, int is_file,
+                          struct clock_config *c) {
+    char pc[HARDWARE_NAME];
+    snprintf(pc, sizeof pc, "pc-pcie%d", c->gpu->pcie);
+    if (!is_file) return hardware_find_machine(h, "--machine", *text ? text : pc, &c->machine);
+    c->machine = h->last;
+    if (c->machine) return OK;
+    return fail(ERR_USAGE, "--machine: %s: the file has no machine: add a line of one", text);
 }
 
 static const char *const parts[IF_PARTS] = {"link", "launch", "compute", "memory", "gil"};
@@ -85,25 +48,18 @@ static int read_what_if(struct what_if *what_if, const char *text) {
     }
 }
 
-int clock_choose(struct clock_choice *c, const struct clock_words *w) {
-    *c = (struct clock_choice){.what_if = what_if_none(), .precision = w->precision};
+int clock_choose(const struct clock_words *w, struct hardware **hardware, struct clock_config *c) {
+    const char *text = w->machine;
+    int is_file = *text && (strchr(text, '/') || strchr(text, '.') || !access(text, R_OK));
+    *hardware = NULL;
+    *c = (struct clock_config){.what_if = what_if_none(), .precision = w->precision};
     if (!*w->gpu)
         return fail(ERR_USAGE, "--gpu: it is missing: times of links, machines and hosts are those "
                                "of a GPU: give a name that duet devices --gpus lists");
-    CHECK(read_hardware(c, w));
+    CHECK(hardware_open(hardware, is_file ? text : NULL));
+    CHECK(hardware_find_gpu(*hardware, "--gpu", w->gpu, &c->gpu));
+    CHECK(choose_machine(*hardware, text, is_file, c));
     return *w->what_if ? read_what_if(&c->what_if, w->what_if) : OK;
-}
-
-void clock_choice_free(struct clock_choice *c) {
-    hardware_free(c->hardware);
-    *c = (struct clock_choice){.gpus = 0};
-}
-
-struct clock_config clock_chosen(const struct clock_choice *c, int gpu, int machine) {
-    return (struct clock_config){.gpu = c->gpu[gpu],
-                                 .machine = c->machine[c->is_default ? gpu : machine],
-                                 .precision = c->precision,
-                                 .what_if = c->what_if};
 }
 
 void clock_add_what_if(const struct what_if *w, char *text, size_t bytes) {

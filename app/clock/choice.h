@@ -11,26 +11,12 @@ struct clock_words {
     int nodes; /* machines, joined by their network; 0: one */
 };
 
-enum { CHOICE_MOST = 16 };
-
-struct clock_choice {
-    struct hardware *hardware;
-    const struct gpu_spec *gpu[CHOICE_MOST];
-    const struct machine *machine[CHOICE_MOST];
-    int gpus, machines; /* how many were named: at least 1 each */
-    int is_default;     /* 1: no machine was named; machine[i] is the default for gpu[i] */
-    struct what_if what_if;
-    enum clock_precision precision;
-};
-
-/* Looks up the names. machine "" is pc-pcie3, 4 or 5, whichever the GPU has. Call clock_choice_free
- * even after an error. ERR_USAGE: a name is unknown (the error suggests the most similar), a number
- * or a file is wrong, or --gpu is missing. */
-int clock_choose(struct clock_choice *choice, const struct clock_words *words);
-void clock_choice_free(struct clock_choice *choice); /* zeroed is fine */
-
-/* The configuration of the event loop for one GPU in one machine. */
-struct clock_config clock_chosen(const struct clock_choice *choice, int gpu, int machine);
+/* Looks up the names for the event loop: sets *clock, and *hardware, which has them; hardware_free
+ * it even after an error. machine "" is pc-pcie3, 4 or 5, whichever the GPU has. ERR_USAGE: a name
+ * is unknown (the error suggests the most similar), a number or a file is wrong, or --gpu is
+ * missing. */
+int clock_choose(const struct clock_words *words, struct hardware **hardware,
+                 struct clock_config *clock);
 
 /* The label of every modelled time: "4 x v100, pc-pcie3, host pytorch, +-30 %", followed by the
  * changes of --what-if: ", if link=2". */

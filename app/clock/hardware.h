@@ -71,7 +71,7 @@ struct hardware {
 /* Reads the table, and from `file` (may be NULL) what a user's file adds or replaces. ERR_USAGE
  * names the line. */
 int hardware_open(struct hardware **out, const char *file);
-void hardware_free(struct hardware *hardware);
+void hardware_free(struct hardware *hardware); /* NULL is fine */
 
 /* Looks up a name; `what` begins the error. ERR_USAGE suggests the most similar name. */
 int hardware_find_gpu(const struct hardware *h, const char *what, const char *name,

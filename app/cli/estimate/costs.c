@@ -39,14 +39,14 @@ static struct run_config config_of(const struct subject *s, int gpus) {
 }
 
 /* One mode on all machines: the run is recorded once. */
-static int time_way(struct run_config *c, int way, const struct clock_choice *choice,
+static int time_way(struct run_config *c, int way, const struct clock_config machine[MACHINES],
                     double ms[MACHINES]) {
     struct modelled m = {.record = NULL};
     struct clock_result result;
     way_apply(way, c);
     int code = modelled_open(&m, c);
     for (int i = 0; !code && i < MACHINES; i++) {
-        struct clock_config clock = clock_chosen(choice, 0, i);
+        struct clock_config clock = machine[i];
         code = modelled_time(&m, &clock, &result, NULL);
         ms[i] = (double)result.step_ns * 1e-6;
     }
@@ -64,15 +64,15 @@ static void print_head(void) {
 
 /* many, one: the same training on many GPUs and on one; their batches may differ. */
 static int show_row(struct run_config one, const struct run_config *many,
-                    const struct clock_choice *choice) {
+                    const struct clock_config *machine) {
     static const int ways[2] = {WAY_DP, WAY_DDP};
     double one_ms[MACHINES], ms[2][MACHINES];
-    CHECK(time_way(&one, WAY_SINGLE, choice, one_ms));
+    CHECK(time_way(&one, WAY_SINGLE, machine, one_ms));
     printf("%-10.10s%5d%6d", many->model.name, many->devices, many->batch_size);
     if (many->devices == 1) return printf(" %6.2f on one GPU\n", one_ms[0]), OK;
     for (int way = 0; way < 2; way++) {
         struct run_config c = *many;
-        CHECK(time_way(&c, ways[way], choice, ms[way]));
+        CHECK(time_way(&c, ways[way], machine, ms[way]));
     }
     for (int i = 0; i < MACHINES; i++)
         printf(" %6.2f %6.2f", ms[0][i], ms[1][i]);
@@ -84,22 +84,27 @@ static int show_row(struct run_config one, const struct run_config *many,
 }
 
 /* On least, 2 least ... MOST_GPUS. */
-static int show_subject(const struct subject *s, int least, const struct clock_choice *choice) {
+static int show_subject(const struct subject *s, int least, const struct clock_config *machine) {
     for (int gpus = least; gpus <= MOST_GPUS; gpus *= 2) {
         const struct run_config many = config_of(s, gpus);
-        CHECK(show_row(config_of(s, 1), &many, choice));
+        CHECK(show_row(config_of(s, 1), &many, machine));
     }
     return OK;
 }
 
 int costs_print(int brief) {
-    static const struct clock_words words = {.gpu = "v100", .machine = "pc-pcie3,nvlink-4"};
-    struct clock_choice choice;
-    int code = clock_choose(&choice, &words);
+    static const struct clock_words words[MACHINES] = {{.gpu = "v100", .machine = "pc-pcie3"},
+                                                       {.gpu = "v100", .machine = "nvlink-4"}};
+    struct hardware *hardware[MACHINES] = {NULL};
+    struct clock_config machine[MACHINES];
+    int code = OK;
+    for (int i = 0; !code && i < MACHINES; i++)
+        code = clock_choose(&words[i], &hardware[i], &machine[i]);
     if (!code) print_head();
     for (int i = 0; !code && i < SUBJECTS; i++)
-        code = show_subject(&subjects[i], brief ? MOST_GPUS : 1, &choice);
-    clock_choice_free(&choice);
+        code = show_subject(&subjects[i], brief ? MOST_GPUS : 1, machine);
+    for (int i = 0; i < MACHINES; i++)
+        hardware_free(hardware[i]);
     return code;
 }
 

@@ -10,13 +10,13 @@
 #include "cli/options/run_options.h"
 #include "clock/trust.h"
 
-int measured_read(struct measured *m, const char *text, int several) {
+int measured_read(struct measured *m, const char *text) {
     for (const char *at = text; at && (at == text || at[-1]); m->times++) {
         char gpus[16], time[24], unit[8];
         int64_t batch = 0;
         int end = 0;
         double ms;
-        if (m->times == MEASURED_TIMES || several ||
+        if (m->times == MEASURED_TIMES ||
             sscanf(at, "%15[x0-9]:%23[0-9.eE+-]%7[ms]%n", gpus, time, unit, &end) != 3 ||
             (strcmp(gpus, "1") &&
              (strncmp(gpus, "1x", 2) || parse_int("", gpus + 2, 1, LARGEST_BATCH, &batch))) ||
@@ -24,7 +24,7 @@ int measured_read(struct measured *m, const char *text, int several) {
             parse_number("", time, 1e-9, 1e12, &ms))
             return fail(ERR_USAGE,
                         "--measured: %s: give the time of a step on one GPU, such as 1:118ms, or "
-                        "of two batches, such as 1:118ms,1x64:230ms, for one --gpu and --machine",
+                        "of two batches, such as 1:118ms,1x64:230ms",
                         text);
         m->batch[m->times] = (int)batch;
         m->ms[m->times] = *unit == 's' ? ms * 1e3 : ms;

@@ -15,8 +15,8 @@ struct measured {
 };
 
 /* Parses "1:118ms" or "1:0.118s", or "1x64:230ms" for another batch: one time, or two with a comma;
- * NULL: none. several 1: the command names several machines, so no time is allowed. */
-int measured_read(struct measured *measured, const char *text, int several);
+ * NULL: none. */
+int measured_read(struct measured *measured, const char *text);
 
 /* Sets clock->given, the factor on kernels with which one GPU takes that time for `single`. For two
  * times it is the geometric mean of their factors. ERR_USAGE: a time is absurd, or the two disagree

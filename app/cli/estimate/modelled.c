@@ -27,62 +27,55 @@
 
 enum { MOST_COUNTS = 8 };
 
-struct words {
-    const char *devices, *measured; /* NULL: not given */
-    int until;                      /* 0: forward, 1: backward; -1: not given */
-    struct run_paths files;
-    int validate;
-};
-
-/* They go before those of runs that have the same names. */
-static const struct option modelled_options[] = {
-    OPTION_HEADING("with --gpu"),
-    {"--devices", "N1,N2,...", "the numbers of GPUs (default 1,2,4)", read_word,
-     OPTION_AT(struct words, devices), NO_LIMITS, ALWAYS},
-    {"--measured", "1:TIME",
-     "the measured time of this batch on one such GPU, such as 1:118ms, to predict from; a second "
-     "batch's time may follow: 1:118ms,1x64:230ms",
-     read_word, OPTION_AT(struct words, measured), NO_LIMITS, ALWAYS},
-    {"--until", "forward|backward",
-     "where the step ends, for measurements that stop earlier (default: the optimizer)",
-     read_choice, OPTION_AT(struct words, until), NO_LIMITS, ALWAYS},
-    {"--trace", "FILE", "a timeline of DP and DDP on the last number of GPUs, for ui.perfetto.dev",
-     read_text, OPTION_AT(struct words, files.trace), NO_LIMITS, ALWAYS},
-    {"--report", "FILE",
-     "an HTML page with the steps on the last number of GPUs: timeline, phases, memory, traffic",
-     read_text, OPTION_AT(struct words, files.report), NO_LIMITS, ALWAYS},
-    {"--pictures", "DIR",
-     "the pictures of that page, as SVG and, where rsvg-convert is installed, PNG", read_text,
-     OPTION_AT(struct words, files.pictures), NO_LIMITS, ALWAYS},
-    OPTION_HEADING("without a run"),
-    {"--validate", NULL,
-     "compare the clock with published measurements; with --details each row has its command",
-     read_on, OPTION_AT(struct words, validate), NO_LIMITS, ALWAYS},
-    OPTION_END};
-
-/* The files, and the steps that --trace, --report and --pictures show. None was run, so models and
- * batches may be as large as on real machines. */
-struct shown_steps {
-    struct run_config names; /* of the files */
-    struct run_files files;
-    struct modelled run[PAGE_RUNS];
-    const char *title[PAGE_RUNS];
-    int count;
-};
-
+/* What the words ask for, and what is shown. */
 struct asked {
-    struct clock_choice choice;
-    int counts, devices[MOST_COUNTS];
+    const char *device_words, *measured_words; /* NULL: not given */
+    int until;                                 /* 0: forward, 1: backward; -1: not given */
+    int validate;
     struct run_config run; /* without the words of the clock */
+    struct hardware *hardware;
+    struct clock_config clock;
+    int counts, devices[MOST_COUNTS];
     struct measured measured;
-    enum phase last;    /* of the step; PHASE_NONE: it is a whole one */
     int unmeasured;     /* 1: the table has a row without a comparable measurement */
     int full;           /* 1: the table has a row that does not fit the GPU's memory */
     int compares;       /* 1: the table has a speed-up over one GPU */
     int has_time[WAYS]; /* of the last row of each way */
-    struct shown_steps steps;
+    struct run_files files;
     struct json_writer writer; /* of --json, where that is open */
+    /* The steps that --trace, --report and --pictures show. None was run, so models and batches may
+     * be as large as on real machines. */
+    struct modelled step[PAGE_RUNS];
+    const char *title[PAGE_RUNS];
+    int steps;
 };
+#define AT(member) OPTION_AT(struct asked, member)
+
+/* They go before those of runs that have the same names. */
+static const struct option modelled_options[] = {
+    OPTION_HEADING("with --gpu"),
+    {"--devices", "N1,N2,...", "the numbers of GPUs (default 1,2,4)", read_word, AT(device_words),
+     NO_LIMITS, ALWAYS},
+    {"--measured", "1:TIME",
+     "the measured time of this batch on one such GPU, such as 1:118ms, to predict from; a second "
+     "batch's time may follow: 1:118ms,1x64:230ms",
+     read_word, AT(measured_words), NO_LIMITS, ALWAYS},
+    {"--until", "forward|backward",
+     "where the step ends, for measurements that stop earlier (default: the optimizer)",
+     read_choice, AT(until), NO_LIMITS, ALWAYS},
+    {"--trace", "FILE", "a timeline of DP and DDP on the last number of GPUs, for ui.perfetto.dev",
+     read_text, AT(run.files.trace), NO_LIMITS, ALWAYS},
+    {"--report", "FILE",
+     "an HTML page with the steps on the last number of GPUs: timeline, phases, memory, traffic",
+     read_text, AT(run.files.report), NO_LIMITS, ALWAYS},
+    {"--pictures", "DIR",
+     "the pictures of that page, as SVG and, where rsvg-convert is installed, PNG", read_text,
+     AT(run.files.pictures), NO_LIMITS, ALWAYS},
+    OPTION_HEADING("without a run"),
+    {"--validate", NULL,
+     "compare the clock with published measurements; with --details each row has its command",
+     read_on, AT(validate), NO_LIMITS, ALWAYS},
+    OPTION_END};
 
 int modelled_is_asked(int argc, char **argv) {
     static const char *const names[] = {"--gpu", "--validate", "--measured", "--until"};
@@ -95,20 +88,6 @@ int modelled_is_asked(int argc, char **argv) {
     return 0;
 }
 
-static int is_shown(const struct shown_steps *s) {
-    return *s->names.files.trace || *s->names.files.report || *s->names.files.pictures;
-}
-
-static int open_files(struct asked *a, const struct run_paths *files) {
-    int pairs = a->choice.gpus * a->choice.machines;
-    a->steps.names.files = *files;
-    snprintf(a->steps.names.files.json, sizeof files->json, "%s", a->run.files.json);
-    if (is_shown(&a->steps) && (pairs > 1 || a->run.clock.nodes > 1))
-        return fail(ERR_USAGE, "--trace, --report, --pictures: they show the steps of one GPU on "
-                               "one machine: give one of each, and no --nodes");
-    return run_files_open(&a->steps.files, &a->steps.names);
-}
-
 static struct run_config config_of(const struct asked *a, int way, int devices) {
     struct run_config c = a->run;
     way_apply(way, &c);
@@ -118,24 +97,23 @@ static struct run_config config_of(const struct asked *a, int way, int devices) 
     return c;
 }
 
-static int read_asked(struct asked *a, const struct words *w) {
+static int read_asked(struct asked *a) {
     int64_t counts[MOST_COUNTS];
-    CHECK(clock_choose(&a->choice, &a->run.clock));
-    CHECK(measured_read(&a->measured, w->measured, a->choice.gpus * a->choice.machines > 1));
-    if (w->measured && *a->run.clock.what_if)
+    CHECK(clock_choose(&a->run.clock, &a->hardware, &a->clock));
+    CHECK(measured_read(&a->measured, a->measured_words));
+    if (a->measured_words && *a->run.clock.what_if)
         return fail(ERR_USAGE, "--measured and --what-if: a measured time is of the unchanged "
                                "machine: leave one of them out");
-    a->last = w->until < 0 ? PHASE_NONE : w->until ? PHASE_ALLREDUCE : PHASE_GATHER;
+    a->clock.last_phase = a->until < 0 ? PHASE_NONE : a->until ? PHASE_ALLREDUCE : PHASE_GATHER;
     *a->run.clock.gpu = 0; /* estimates themselves have no times */
     CHECK(estimate_prepare(&a->run));
-    CHECK(parse_int_list("--devices", w->devices ? w->devices : "1,2,4", 1, MAX_DEVICES, counts,
-                         MOST_COUNTS, &a->counts));
+    CHECK(parse_int_list("--devices", a->device_words ? a->device_words : "1,2,4", 1, MAX_DEVICES,
+                         counts, MOST_COUNTS, &a->counts));
     for (int i = 0; i < a->counts; i++) {
         a->devices[i] = (int)counts[i];
         const struct run_config c = config_of(a, WAY_DDP, a->devices[i]);
         CHECK(run_config_check(&c));
-        for (int k = 0; k < a->choice.machines; k++)
-            CHECK(retime_fits(&c, a->choice.machine[k]));
+        CHECK(retime_fits(&c, a->clock.machine));
     }
     if (a->run.clock.nodes > 1 && a->run.modes >> MODE_FSDP & 1)
         return fail(ERR_USAGE, "--nodes: what FSDP holds on several machines is not known: leave "
@@ -144,40 +122,42 @@ static int read_asked(struct asked *a, const struct words *w) {
         return fail(ERR_USAGE,
                     "--as: no effect with --gpu, whose table shows what PyTorch would hold: "
                     "leave it out");
-    CHECK(open_files(a, &w->files));
-    if (!a->steps.files.json.file) return OK;
-    CHECK(results_start(&a->writer, a->steps.files.json.file, "estimate"));
+    if (run_keeps_spans(&a->run) && a->run.clock.nodes > 1)
+        return fail(ERR_USAGE, "--nodes: --trace, --report and --pictures show the steps of one "
+                               "machine: leave it out");
+    CHECK(run_files_open(&a->files, &a->run));
+    if (!a->files.json.file) return OK;
+    CHECK(results_start(&a->writer, a->files.json.file, "estimate"));
     json_array(&a->writer, "modelled");
     return OK;
 }
 
 /* ---- the table ---- */
 
-/* Takes *m over, with the times of *clock. title: static storage. */
-static int keep_step(struct shown_steps *s, struct modelled *m, struct clock_config *clock,
-                     const char *title) {
+/* Takes *m over, with the clock's times. title: static storage. */
+static int keep_step(struct asked *a, struct modelled *m, const char *title) {
     struct run_record *r = m->record;
     r->timed = 1;
-    CHECK(retime_put(r, m, clock, 1));
+    CHECK(retime_put(r, m, &a->clock, 1));
     for (int d = 0; d < r->devices; d++)
-        r->device[d].memory.capacity = (uint64_t)(clock->gpu->gib * 0x1p30);
-    s->title[s->count] = title;
-    s->run[s->count++] = *m;
+        r->device[d].memory.capacity = (uint64_t)(a->clock.gpu->gib * 0x1p30);
+    a->title[a->steps] = title;
+    a->step[a->steps++] = *m;
     memset(m, 0, sizeof *m);
     return OK;
 }
 
-static int write_steps(struct shown_steps *s) {
-    struct page page = {.count = s->count};
-    for (int i = 0; i < s->count; i++)
-        page.run[i] = (struct page_run){.title = s->title[i], .run = s->run[i].record};
-    return run_files_write(&s->files, "estimate", NULL, NULL, &page);
+static int write_steps(struct asked *a) {
+    struct page page = {.count = a->steps};
+    for (int i = 0; i < a->steps; i++)
+        page.run[i] = (struct page_run){.title = a->title[i], .run = a->step[i].record};
+    return run_files_write(&a->files, "estimate", NULL, NULL, &page);
 }
 
-static int model_way(struct asked *a, struct clock_config *clock, int way, int devices,
-                     double *single_rate, int phases) {
+static int model_way(struct asked *a, int way, int devices, double *single_rate, int phases) {
     struct run_config c = config_of(a, way, devices);
     struct modelled m = {.record = NULL};
+    struct clock_config *clock = &a->clock;
     struct clock_result result;
     retime_one_node(&c, clock);
     int code = run_config_check(&c);
@@ -191,15 +171,14 @@ static int model_way(struct asked *a, struct clock_config *clock, int way, int d
         a->compares |= f.speed_up > 0 && devices > 1;
         a->has_time[way] = f.ms > 0;
         a->unmeasured |= f.is_unmeasured;
-        if (a->steps.files.json.file) figures_write(&a->writer, &f, clock);
+        if (a->files.json.file) figures_write(&a->writer, &f, clock);
     }
-    if (!code && phases && is_shown(&a->steps))
-        code = keep_step(&a->steps, &m, clock, way_name(way));
+    if (!code && phases && run_keeps_spans(&a->run)) code = keep_step(a, &m, way_name(way));
     modelled_close(&m);
     return code;
 }
 
-static int model_all(struct asked *a, struct clock_config *clock, int phases) {
+static int model_all(struct asked *a, int phases) {
     double single_rate = 0;
     for (int i = 0; i < a->counts; i++)
         for (int way = 0; way < WAYS; way++) {
@@ -210,41 +189,20 @@ static int model_all(struct asked *a, struct clock_config *clock, int phases) {
                 continue;
             if (compare_leaves_out(&c, c.mode)) continue;
             if (phases && (i + 1 < a->counts || way == WAY_LOSS_IN_FORWARD)) continue;
-            CHECK(model_way(a, clock, way, a->devices[i], &single_rate, phases));
+            CHECK(model_way(a, way, a->devices[i], &single_rate, phases));
         }
     return OK;
-}
-
-static void add_names(struct text *text, const struct asked *a) {
-    for (int g = 0; g < a->choice.gpus; g++)
-        text_add(text, "%s%s (%.0f GiB)", g ? ", " : "", a->choice.gpu[g]->name,
-                 a->choice.gpu[g]->gib);
-    for (int m = 0; m < (a->choice.is_default ? a->choice.gpus : a->choice.machines); m++) {
-        int first = 0; /* the GPUs of one PCIe have the same default machine */
-        while (a->choice.machine[first] != a->choice.machine[m])
-            first++;
-        if (first == m) text_add(text, "%s%s", m ? ", " : "; ", a->choice.machine[m]->name);
-    }
 }
 
 static void print_head(const struct asked *a, int width) {
     struct text text = {.used = 0};
     const struct run_config *c = &a->run;
+    const struct gpu_spec *gpu = a->clock.gpu;
     char each[48], share[32], changes[CLOCK_MARK] = "";
-    const char *slow = NULL; /* a GPU without tensor cores */
-    int all = 1;
-    for (int m = 0; m < a->choice.machines; m++)
-        for (int g = 0; g < a->choice.gpus; g++) {
-            struct clock_config clock = clock_chosen(&a->choice, g, m);
-            all &= trust_is_calibrated(&clock);
-            if (clock.gpu->half == 0) slow = clock.gpu->name;
-        }
     snprintf(each, sizeof each, c->batch_per_device ? "%d samples per GPU" : "global batch %d",
              c->batch_per_device ? c->batch_per_device : c->batch_size);
-    clock_add_what_if(&a->choice.what_if, changes, sizeof changes);
-    text_add(&text, "modelled: ");
-    add_names(&text, a);
-    text_add(&text, ": ");
+    clock_add_what_if(&a->clock.what_if, changes, sizeof changes);
+    text_add(&text, "modelled: %s (%.0f GiB); %s: ", gpu->name, gpu->gib, a->clock.machine->name);
     ways_add_model(&text, c);
     text_add(&text,
              ", %s, %s, host pytorch%s: times of the modelled clock (docs/clock.md); no GPU was "
@@ -253,56 +211,46 @@ static void print_head(const struct asked *a, int width) {
     if (c->clock.precision)
         text_add(&text, "; precision %s", clock_precision_name(c->clock.precision));
     if (c->clock.precision == CLOCK_AMP) text_add(&text, ", while runs of Duet compute in float32");
-    if (c->clock.precision == CLOCK_AMP && slow)
-        text_add(&text, "; %s has no tensor cores, so amp saves memory traffic only", slow);
+    if (c->clock.precision == CLOCK_AMP && gpu->half == 0)
+        text_add(&text, "; %s has no tensor cores, so amp saves memory traffic only", gpu->name);
     if (c->model.options.params)
         text_add(&text, "; transfers and the update only: the other kernels of a model given by "
                         "numbers are unknown");
     if (c->clock.nodes > 1) text_add(&text, "; several GPUs: on %d such machines", c->clock.nodes);
-    if (a->last)
+    if (a->clock.last_phase)
         text_add(&text, "; no %s",
-                 a->last == PHASE_GATHER ? "loss, no backward, no optimizer" : "optimizer");
+                 a->clock.last_phase == PHASE_GATHER ? "loss, no backward, no optimizer"
+                                                     : "optimizer");
     for (int i = 0; i < a->counts; i++)
         if (!c->batch_per_device && c->batch_size % a->devices[i])
             text_add(&text, "; %d GPUs get %s each", a->devices[i],
                      share_words(c->batch_size, a->devices[i], 0, share));
-    if (!all) text_add(&text, "; not calibrated for this GPU on this machine");
+    if (!trust_is_calibrated(&a->clock))
+        text_add(&text, "; not calibrated for this GPU on this machine");
     text_wrap(stdout, width, 0, 2, text.words);
 }
 
-/* One table; the phases of a step below it, where it has one kind of hardware. */
+/* One table, and the phases of a step below it. */
 static int show(struct asked *a) {
-    int width = text_width(stdout), several = a->choice.machines * a->choice.gpus > 1;
+    int width = text_width(stdout);
     struct run_config last = config_of(a, WAY_DDP, a->devices[a->counts - 1]);
     struct run_config one = config_of(a, WAY_SINGLE, 1);
     struct dataset set;
-    struct clock_config first = clock_chosen(&a->choice, 0, 0);
-    first.last_phase = a->last;
     CHECK(run_open_set(&one, &set, 1)); /* no head stands before an error */
     dataset_free(&set);
-    CHECK(measured_give(&a->measured, &one, &first));
+    CHECK(measured_give(&a->measured, &one, &a->clock));
     print_head(a, width);
     if (*a->measured.doubt) text_wrap(stdout, width, 0, 2, a->measured.doubt);
-    if (!several) CHECK(what_if_show(&last, &first, width));
+    CHECK(what_if_show(&last, &a->clock, width));
     figures_head(a->run.model.options.params > 0);
-    for (int m = 0; m < a->choice.machines; m++)
-        for (int g = 0; g < a->choice.gpus; g++) {
-            struct clock_config clock = clock_chosen(&a->choice, g, m);
-            clock.last_phase = a->last;
-            clock.given = first.given, clock.given_error = first.given_error;
-            if (several) {
-                printf("%s, %s\n", clock.gpu->name, clock.machine->name);
-                CHECK(what_if_show(&last, &clock, width));
-            }
-            CHECK(model_all(a, &clock, 0));
-            if (!several) CHECK(model_all(a, &clock, 1));
-        }
+    CHECK(model_all(a, 0));
+    CHECK(model_all(a, 1));
     if (a->unmeasured)
         text_wrap(stdout, width, 0, 2,
                   "50 %: no measurement of this kind of model, in this mode and precision, on such "
                   "a machine and host: expect a factor of 1.5");
     if (a->compares) printf("speed-up: over one GPU with a batch of %d\n", one.batch_size);
-    if (!several && !a->run.model.options.params)
+    if (!a->run.model.options.params)
         text_wrap(
             stdout, width, 0, 2,
             "in brackets: what bounds the phase: arithmetic (flops), memory, launches or link");
@@ -310,11 +258,11 @@ static int show(struct asked *a) {
         text_wrap(stdout, width, 0, 2, "!: more than the GPU's memory, so no step would run");
     text_wrap(stdout, width, 0, 2,
               "max batch: the largest global batch that fits into the GPU's memory");
-    if (a->steps.files.json.file) {
+    if (a->files.json.file) {
         json_close(&a->writer);
-        CHECK(results_end(&a->writer, &a->steps.files.json));
+        CHECK(results_end(&a->writer, &a->files.json));
     }
-    return write_steps(&a->steps);
+    return write_steps(a);
 }
 
 void modelled_help(void) {
@@ -335,11 +283,11 @@ static int refuse_beside_validate(const struct options *o) {
 }
 
 int command_modelled(int argc, char **argv, const struct duet_model *own) {
-    struct words w = {.until = -1};
-    struct options options = {.command = "estimate", .part = {{modelled_options, &w}}};
     struct asked *a = calloc(1, sizeof *a);
+    struct options options = {.command = "estimate", .part = {{modelled_options, a}}};
     int code;
     if (!a) return report_error(fail(ERR_MEMORY, "estimate: out of host memory"));
+    a->until = -1;
     run_config_default(&a->run);
     run_config_own(&a->run, own);
     a->run.dry = 1;
@@ -347,18 +295,18 @@ int command_modelled(int argc, char **argv, const struct duet_model *own) {
     if (options.help) {
         command_usage(&options, own);
         modelled_help();
-    } else if (w.validate) {
+    } else if (a->validate) {
         CHECK_GOTO(refuse_beside_validate(&options), code, done);
         code = modelled_validate(a->run.details);
     } else {
-        CHECK_GOTO(read_asked(a, &w), code, done);
+        CHECK_GOTO(read_asked(a), code, done);
         code = show(a);
     }
 done:
-    run_files_abandon(&a->steps.files);
-    for (int i = 0; i < a->steps.count; i++)
-        modelled_close(&a->steps.run[i]);
-    clock_choice_free(&a->choice);
+    run_files_abandon(&a->files);
+    for (int i = 0; i < a->steps; i++)
+        modelled_close(&a->step[i]);
+    hardware_free(a->hardware);
     free(a);
     return report_error(code);
 }

@@ -235,7 +235,7 @@ const struct option run_options[] = {
     OPTION_HEADING("times by the modelled clock (docs/clock.md)"),
     {"--gpu", "NAME",
      "show the times predicted for this GPU instead of measured ones; `duet devices --gpus` lists "
-     "the names. estimate: also several, as v100,a100-40",
+     "the names",
      read_text, AT(clock.gpu), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--machine", "NAME|FILE",

@@ -44,23 +44,17 @@ void retime_one_node(struct run_config *c, struct clock_config *clock) {
     if (c->virtual_devices > 0) c->virtual_devices /= nodes;
 }
 
-static int check_one(const struct run_config *config, const struct clock_choice *choice) {
-    if (choice->gpus > 1 || choice->machines > 1)
-        return fail(ERR_USAGE, "--gpu, --machine: a run has the times of one GPU in one machine: "
-                               "give one of each; duet estimate compares several");
-    return retime_fits(config, choice->machine[0]);
-}
-
 int retime_check(const struct run_config *config) {
     struct run_config copy = *config;
-    struct clock_choice choice = {.gpus = 0};
+    struct clock_config clock;
+    struct hardware *hardware;
     if (!strcmp(config->device, "cuda"))
         return fail(ERR_USAGE, "--gpu: %s: the times of --device cuda are measured: leave one out",
                     config->clock.gpu);
     CHECK(estimate_prepare(&copy));
-    int code = clock_choose(&choice, &config->clock);
-    if (!code) code = check_one(config, &choice);
-    clock_choice_free(&choice);
+    int code = clock_choose(&config->clock, &hardware, &clock);
+    if (!code) code = retime_fits(config, clock.machine);
+    hardware_free(hardware);
     return code;
 }
 
@@ -157,15 +151,15 @@ static int name_machines(struct run_record *r, const struct machine *m, int node
 }
 
 int retime_record(const struct run_config *config, struct run_record *record) {
-    struct clock_choice choice = {.gpus = 0};
+    struct clock_config clock;
+    struct hardware *hardware = NULL;
     struct modelled m = {.record = NULL};
     struct run_config outline;
     int can;
     int code = need_outline(config, &outline, &can);
     if (!code && !can) code = ERR_USAGE; /* estimate_prepare has given the reason */
-    if (!code) code = clock_choose(&choice, &config->clock);
+    if (!code) code = clock_choose(&config->clock, &hardware, &clock);
     if (!code) {
-        struct clock_config clock = clock_chosen(&choice, 0, 0);
         if (outline.mode == MODE_SINGLE) outline.virtual_devices = VIRTUAL_OFF;
         retime_one_node(&outline, &clock);
         code = modelled_open(&m, &outline);
@@ -173,6 +167,6 @@ int retime_record(const struct run_config *config, struct run_record *record) {
         if (!code && clock.nodes > 1) code = name_machines(record, clock.machine, (int)clock.nodes);
     }
     modelled_close(&m);
-    clock_choice_free(&choice);
+    hardware_free(hardware);
     return code;
 }

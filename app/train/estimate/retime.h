@@ -12,7 +12,7 @@
 #include "train/run.h"
 
 /* ERR_USAGE: config requires impossible modelled times: for a measured GPU, for more GPUs than the
- * machine has, for several machines at once, or with options that no dry run can follow. */
+ * machine has, or with options that no dry run can follow. */
 int retime_check(const struct run_config *config);
 
 /* ERR_USAGE: the machine, or --nodes of them, cannot have the run's devices. */
