@@ -58,7 +58,7 @@ static void set(struct formula *f, uint64_t in, const char *in_words, uint64_t o
     f->textbook_words = textbook;
 }
 
-/* One rank, the first, has all the others' traffic. */
+/* The first rank has all the others' traffic. */
 static void from_root(struct formula *f, int n, int rank, uint64_t S) {
     if (rank)
         set(f, S, "S", 0, "0", "S in");
@@ -66,45 +66,18 @@ static void from_root(struct formula *f, int n, int rank, uint64_t S) {
         set(f, 0, "0", (uint64_t)(n - 1) * S, "(n-1) S", "(n-1) S out");
 }
 
-static void to_root(struct formula *f, int n, int rank, uint64_t S) {
-    if (rank)
-        set(f, 0, "0", S, "S", "S out");
-    else
-        set(f, (uint64_t)(n - 1) * S, "(n-1) S", 0, "0", "(n-1) S in");
-}
-
-void formula_of_copy(enum collective what, int n, int rank, size_t count, struct formula *f) {
+void formula_of_other(enum collective what, int n, int rank, size_t count, struct formula *f) {
     uint64_t S = n > 1 ? count * sizeof(float) : 0, c = n > 1 ? part_bytes(count, n, rank, 1) : 0;
     memset(f, 0, sizeof *f);
     if (what == COLLECTIVE_BROADCAST) {
         from_root(f, n, rank, S);
         return;
     }
-    set(f, S - c, "S - c[r]", (uint64_t)(n - 1) * c, "(n-1) c[r]", "(n-1)/n S");
+    if (what == COLLECTIVE_REDUCE_SCATTER)
+        set(f, (uint64_t)(n - 1) * c, "(n-1) c[r]", S - c, "S - c[r]", "(n-1)/n S");
+    else
+        set(f, S - c, "S - c[r]", (uint64_t)(n - 1) * c, "(n-1) c[r]", "(n-1)/n S");
     f->textbook_in = f->textbook_out = (double)(n - 1) / n * (double)S;
-}
-
-int formula_of_group(enum collective what, int n, int rank, size_t count, struct formula *f) {
-    uint64_t S = n > 1 ? count * sizeof(float) : 0;
-    uint64_t all = (uint64_t)(n - 1) * S;
-    memset(f, 0, sizeof *f);
-    switch (what) {
-    case COLLECTIVE_BARRIER: set(f, 0, "0", 0, "0", "0"); return 1;
-    case COLLECTIVE_BROADCAST:
-    case COLLECTIVE_SCATTER: from_root(f, n, rank, S); return 1;
-    case COLLECTIVE_REDUCE:
-    case COLLECTIVE_GATHER: to_root(f, n, rank, S); return 1;
-    case COLLECTIVE_ALL_GATHER:
-    case COLLECTIVE_ALL_TO_ALL:
-    case COLLECTIVE_REDUCE_SCATTER: set(f, all, "(n-1) S", all, "(n-1) S", "(n-1) S"); return 1;
-    case COLLECTIVE_SEND:
-        set(f, rank == 1 ? S : 0, rank == 1 ? "S" : "0", rank == 0 ? S : 0, rank == 0 ? "S" : "0",
-            rank == 0   ? "S out"
-            : rank == 1 ? "S in"
-                        : "0");
-        return 1;
-    default: return 0;
-    }
 }
 
 int formula_of(enum allreduce_algorithm algorithm, int n, int rank, size_t count, size_t align,

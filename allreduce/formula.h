@@ -46,10 +46,8 @@ struct formula {
 int formula_of(enum allreduce_algorithm algorithm, int n, int rank, size_t count, size_t align,
                struct formula *out);
 
-/* The same for an all-gather, with one block for each rank, and for a broadcast in place. */
-void formula_of_copy(enum collective what, int n, int rank, size_t count, struct formula *out);
-
-/* The same for a call of a process group, `count` elements per block. */
-int formula_of_group(enum collective what, int n, int rank, size_t count, struct formula *out);
+/* The same for an all-gather and a reduce-scatter, with one block for each rank, and for a
+ * broadcast in place. */
+void formula_of_other(enum collective what, int n, int rank, size_t count, struct formula *out);
 
 #endif

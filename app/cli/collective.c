@@ -43,15 +43,14 @@ static const struct option collective_options[] = {
 
 static int help(void) {
     struct text words = {.used = 0};
-    char word[COLLECTIVE_WORD];
     say_text("usage: duet collective [options]\n\n"
              "Draws a collective, hop by hop, from the plan that Duet executes: which rank sends "
              "which chunk to which rank, what each rank holds after it, and its bytes compared "
              "with the textbook formula.\n\n");
     options_print(collective_options);
     text_add(&words, "--algorithm: ");
-    for (int i = 0; collective_word(i, word); i++)
-        text_add(&words, "%s%s", i ? ", " : "", word);
+    for (int i = 0; collective_word(i); i++)
+        text_add(&words, "%s%s", i ? ", " : "", collective_word(i));
     text_add(&words, "; auto: the allreduce that DDP would take on emulated devices");
     printf("\n");
     text_wrap(stdout, TEXT_USUAL, 0, 2, words.words);
@@ -103,7 +102,7 @@ static int draw_picture(struct picture *p, const struct drawing *d) {
 static int write_picture(const char *folder, const struct drawing *c) {
     struct pictures pictures = {.folder = folder};
     struct picture p = picture_of(NULL, PICTURE_SLIDE);
-    char name[COLLECTIVE_WORD + 16];
+    char name[48];
     snprintf(name, sizeof name, "%s-%d.svg", c->word, c->n);
     CHECK(pictures_make(&pictures));
     CHECK(picture_begin(&pictures, name, &p.file));

@@ -1,14 +1,11 @@
 /* Computes the data for the drawing of a collective: see collective.h. */
 #include "report/collective/collective.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/text/nearest.h"
-#include "group/group.h"
-#include "group/plans/windows.h"
 
 #define WORD(NAME, word, in_fold_order, uses_scratch) {#word, 0, ALLREDUCE_##NAME},
 static const struct {
@@ -16,109 +13,53 @@ static const struct {
     enum collective what; /* in place */
     enum allreduce_algorithm algorithm;
 } planned[] = {ALLREDUCE_PLANS(WORD){"all-gather", COLLECTIVE_ALL_GATHER, 0},
+               {"reduce-scatter", COLLECTIVE_REDUCE_SCATTER, 0},
                {"broadcast", COLLECTIVE_BROADCAST, 0}};
 #undef WORD
 enum { PLANNED = sizeof planned / sizeof *planned };
 
-/* The collectives of process groups follow these. */
-static enum collective window_of(int i) {
-    return (enum collective)(COLLECTIVE_BARRIER + (i - PLANNED));
-}
-
-const char *collective_word(int i, char word[COLLECTIVE_WORD]) {
-    if (i < 0 || (i >= PLANNED && window_of(i) >= COLLECTIVE_COUNT)) return NULL;
-    if (i < PLANNED) {
-        snprintf(word, COLLECTIVE_WORD, "%s", planned[i].word);
-        return word;
-    }
-    snprintf(word, COLLECTIVE_WORD, "group-%s", window_name(window_of(i)));
-    for (char *c = word; *c; c++)
-        *c = *c == '_' ? '-' : (char)tolower((unsigned char)*c);
-    return word;
+const char *collective_word(int i) {
+    return i >= 0 && i < PLANNED ? planned[i].word : NULL;
 }
 
 static int find_word(const char *word, int *index) {
-    enum { MOST = PLANNED + COLLECTIVE_COUNT - COLLECTIVE_BARRIER };
-    static const int most = MOST;
-    char words[MOST][COLLECTIVE_WORD];
-    const char *known[MOST + 1];
-    for (int i = 0; i < most; i++) {
-        known[i] = collective_word(i, words[i]);
+    const char *known[PLANNED + 1];
+    for (int i = 0; i < PLANNED; i++) {
+        known[i] = planned[i].word;
         if (!strcmp(word, known[i])) return *index = i, OK;
     }
-    known[MOST] = "auto"; /* the command replaces it by its choice before it calls this */
-    return unknown_value("--algorithm", word, known, MOST + 1);
+    known[PLANNED] = "auto"; /* the command replaces it by its choice before it calls this */
+    return unknown_value("--algorithm", word, known, PLANNED + 1);
 }
 
-/* A call of a process group from rank 0, with the group's usual windows (group/group.h). */
-static int window_plan(struct plan *plan, enum collective what, int n, int rank, size_t count) {
-    struct group_sizes sizes = group_sizes_default();
-    int sends = what == COLLECTIVE_SEND;
-    sizes.mailbox = group_mailbox_among(sizes.mailbox, n);
-    if (sends && n < 2)
-        return fail(ERR_USAGE, "group-send: --ranks %d: give two different ranks, or more", n);
-    size_t window = sends ? group_mailbox_bytes(&sizes) : sizes.window;
-    struct window_request q = {.what = what,
-                               .n = n,
-                               .rank = rank,
-                               .root = 0,
-                               .peer = sends,
-                               .head = sends ? MAILBOX_HEAD / sizeof(float) : 0,
-                               .count = count,
-                               .stride = count,
-                               .window = window / sizeof(float),
-                               .config = plan_config_default()};
-    if (count > window_longest(&q))
-        return fail(ERR_USAGE,
-                    "--count: %zu: a process group makes several calls of it: give at most %zu",
-                    count, window_longest(&q));
-    return plan_build_window(plan, &q);
-}
-
-static int planned_plan(struct plan *plan, int index, int n, int rank, size_t count,
-                        const struct plan_config *config) {
+static int make_plan(struct plan *plan, int index, int n, int rank, size_t count,
+                     const struct plan_config *config) {
     enum collective what = planned[index].what;
     if (what == COLLECTIVE_BROADCAST) return plan_build_broadcast(plan, n, rank, count);
     if (what == COLLECTIVE_ALL_REDUCE)
         return plan_build(plan, planned[index].algorithm, n, rank, count, config);
     if (count % (size_t)n)
-        return fail(ERR_USAGE, "all-gather: %zu elements over %d ranks: give a multiple of %d",
-                    count, n, n);
+        return fail(ERR_USAGE, "%s: %zu elements over %d ranks: give a multiple of %d",
+                    planned[index].word, count, n, n);
+    if (what == COLLECTIVE_REDUCE_SCATTER)
+        return plan_build_reduce_scatter(plan, n, rank, count / (size_t)n);
     return plan_build_all_gather(plan, n, rank, (size_t)n, count / (size_t)n);
 }
 
 static int make_plans(struct drawing *c, int index, const struct plan_config *config) {
-    for (int r = 0; r < c->n; r++) {
-        if (index >= PLANNED)
-            CHECK(window_plan(&c->plans[r], window_of(index), c->n, r, c->count));
-        else
-            CHECK(planned_plan(&c->plans[r], index, c->n, r, c->count, config));
-    }
+    for (int r = 0; r < c->n; r++)
+        CHECK(make_plan(&c->plans[r], index, c->n, r, c->count, config));
     return OK;
 }
 
-/* 0: there is none. */
-static int make_formula(const struct drawing *c, int index, int r, struct formula *out) {
-    if (index >= PLANNED) return formula_of_group(window_of(index), c->n, r, c->count, out);
-    if (planned[index].what == COLLECTIVE_ALL_REDUCE)
-        return formula_of(planned[index].algorithm, c->n, r, c->count, c->align, out);
-    return formula_of_copy(planned[index].what, c->n, r, c->count, out), 1;
-}
-
 static void make_numbers(struct drawing *c, int index) {
-    c->has_formula = 1;
     for (int r = 0; r < c->n; r++) {
         plan_traffic(&c->plans[r], c->traffic);
-        c->has_formula &= make_formula(c, index, r, &c->formula[r]);
+        if (planned[index].what == COLLECTIVE_ALL_REDUCE)
+            formula_of(planned[index].algorithm, c->n, r, c->count, c->align, &c->formula[r]);
+        else
+            formula_of_other(planned[index].what, c->n, r, c->count, &c->formula[r]);
     }
-}
-
-static void name_it(struct drawing *c, int index) {
-    if (index >= PLANNED)
-        snprintf(c->what, sizeof c->what, "%s of a process group", window_name(window_of(index)));
-    else
-        snprintf(c->what, sizeof c->what, "%s",
-                 planned[index].what == COLLECTIVE_ALL_REDUCE ? "allreduce" : planned[index].word);
 }
 
 int collective_make(struct drawing *c, const char *word, int n, size_t count) {
@@ -128,7 +69,8 @@ int collective_make(struct drawing *c, const char *word, int n, size_t count) {
     CHECK(find_word(word, &index));
     if (n < 1 || n > MAX_DEVICES)
         return fail(ERR_USAGE, "--ranks: %d: give 1 to %d", n, MAX_DEVICES);
-    snprintf(c->word, sizeof c->word, "%s", word);
+    c->word = planned[index].word;
+    c->what = planned[index].what == COLLECTIVE_ALL_REDUCE ? "allreduce" : c->word;
     c->n = n;
     c->count = count;
     c->align = config.align;
@@ -139,7 +81,6 @@ int collective_make(struct drawing *c, const char *word, int n, size_t count) {
                    failed);
     CHECK_GOTO(make_plans(c, index, &config), code, failed);
     CHECK_GOTO(hops_of_plans(&c->hops, c->plans, n), code, failed);
-    name_it(c, index);
     make_numbers(c, index);
     return OK;
 
@@ -172,7 +113,7 @@ uint64_t collective_out(const struct drawing *c, int rank) {
 }
 
 int collective_is_equal(const struct drawing *c) {
-    for (int r = 0; c->has_formula && r < c->n; r++)
+    for (int r = 0; r < c->n; r++)
         if (collective_in(c, r) != c->formula[r].in || collective_out(c, r) != c->formula[r].out)
             return 0;
     return 1;

@@ -16,23 +16,18 @@
 #include "allreduce/formula.h"
 #include "allreduce/hops.h"
 
-enum { COLLECTIVE_WORD = 24 }; /* bytes of a word, including the final zero */
-
-/* The words of the drawings: the algorithms of allreduce, the collectives that copy, then those of
- * process groups: "group-reduce-scatter". Writes the i-th into word; returns NULL beyond the end of
- * the list. */
-const char *collective_word(int i, char word[COLLECTIVE_WORD]);
+/* The words of the drawings: the algorithms of allreduce, then the other collectives. NULL beyond
+ * the end of the list. */
+const char *collective_word(int i);
 
 struct drawing {
-    char word[COLLECTIVE_WORD];     /* of collective_word */
-    char what[48];                  /* "allreduce", "REDUCE_SCATTER of a process group" */
+    const char *word, *what;        /* of collective_word; "allreduce", "reduce-scatter" */
     int n;                          /* ranks */
     size_t count, align;            /* elements of the call; alignment of its parts */
     struct plan plans[MAX_DEVICES]; /* [n] owned */
     struct hops hops;
     uint64_t *traffic;       /* [n][n] bytes from rank to rank, counted from the plans; owned */
     struct formula *formula; /* [n] owned */
-    int has_formula;
 };
 
 /* Makes the drawing for `count` elements in each of n ranks, split as the library splits them.
@@ -49,7 +44,7 @@ uint64_t collective_out(const struct drawing *c, int rank);
  * touches no DATA. */
 int hops_chunks_of(const struct hops *h, const struct hop_move *m, int *first, int *last);
 
-/* Returns 1 if every rank moves exactly the bytes of its formula, or has no formula. */
+/* Returns 1 if every rank moves exactly the bytes of its formula. */
 int collective_is_equal(const struct drawing *c);
 
 /* Prints the drawing in 80 columns: who sends what to whom, and the bytes, on one screen. full 1

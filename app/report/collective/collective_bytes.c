@@ -28,7 +28,7 @@ static int same_bytes(const struct drawing *c, int a, int b) {
     return collective_in(c, a) == collective_in(c, b) &&
            collective_out(c, a) == collective_out(c, b) && f->in == g->in && f->out == g->out &&
            f->textbook_in == g->textbook_in && f->textbook_out == g->textbook_out &&
-           (!c->has_formula || !strcmp(f->textbook_words, g->textbook_words));
+           !strcmp(f->textbook_words, g->textbook_words);
 }
 
 /* The textbook's number next to the counted one. */
@@ -66,12 +66,10 @@ static void print_group(FILE *file, const struct drawing *c, int rank, uint64_t 
     char set[200];
     set_words(ranks, set, sizeof set);
     if (strlen(set) > RANKS) print_long_set(file, set);
-    fprintf(file, "  %-*s %12" PRIu64 " %12" PRIu64, RANKS, strlen(set) > RANKS ? "" : set, in,
-            out);
-    if (c->has_formula) {
-        fprintf(file, "  %-9s ", in == f->in && out == f->out ? "equal" : "NOT EQUAL");
-        print_textbook(file, f, in, out);
-    }
+    fprintf(file, "  %-*s %12" PRIu64 " %12" PRIu64 "  %-9s ", RANKS,
+            strlen(set) > RANKS ? "" : set, in, out,
+            in == f->in && out == f->out ? "equal" : "NOT EQUAL");
+    print_textbook(file, f, in, out);
     fprintf(file, "\n");
 }
 
@@ -98,8 +96,8 @@ void collective_print_bytes(FILE *file, const struct drawing *c, int full) {
     uint64_t shown = 0, all_in = 0;
     fprintf(file, "\nbytes over links, counted from the plans; S = %zu bytes in each of n = %d\n",
             c->count * sizeof(float), c->n);
-    fprintf(file, "  %-*s %12s %12s", RANKS, "rank", "into it", "out of it");
-    fprintf(file, c->has_formula ? "  %-9s %s\n" : "\n", "formula", "textbook");
+    fprintf(file, "  %-*s %12s %12s  %-9s %s\n", RANKS, "rank", "into it", "out of it", "formula",
+            "textbook");
     for (int r = 0; r < c->n; r++) {
         uint64_t ranks = 0;
         all_in += collective_in(c, r);
@@ -110,6 +108,5 @@ void collective_print_bytes(FILE *file, const struct drawing *c, int full) {
         print_group(file, c, r, ranks);
     }
     fprintf(file, "  %-*s %12" PRIu64 " %12" PRIu64 "\n", RANKS, "all", all_in, all_in);
-    if (c->has_formula && full) print_exact(file, c);
-    if (!c->has_formula) fprintf(file, "  there is no formula for this collective here\n");
+    if (full) print_exact(file, c);
 }

@@ -133,10 +133,9 @@ static void print_head(FILE *file, const struct drawing *c, int full) {
     char size[32];
     text_add(&head, "%s", c->what);
     if (!strcmp(c->what, "allreduce")) text_add(&head, " by %s", c->word);
-    text_add(&head, ", %d rank%s: %zu float%s (%s) in each%s, in %d chunk%s: %d hop%s", c->n,
+    text_add(&head, ", %d rank%s: %zu float%s (%s) in each, in %d chunk%s: %d hop%s", c->n,
              s_of((size_t)c->n), c->count, s_of(c->count),
-             format_bytes(c->count * sizeof(float), size, sizeof size),
-             strncmp(c->word, "group-", 6) ? "" : " block", h->chunk_count,
+             format_bytes(c->count * sizeof(float), size, sizeof size), h->chunk_count,
              s_of((size_t)h->chunk_count), h->hops, s_of((size_t)h->hops));
     text_wrap(file, TEXT_USUAL, 0, 0, head.words);
     if (!h->move_count)

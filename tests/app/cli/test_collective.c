@@ -59,9 +59,7 @@ CliTest(cli_collective, other_collectives_by_eye, 60) {
     has("--algorithm all-gather --ranks 2 --count 8 --full", "  rank 1  0        1\n");
     has("--algorithm tree --ranks 64 --count 7 --full",
         "of 64 ranks x 1 chunk 64 are filled, "); /* a long set of ranks */
-    has("--algorithm group-gather --ranks 2 --count 8 --full", "  rank 0  0        -\n");
-    has("--algorithm group-reduce --ranks 2 --count 8",
-        "REDUCE of a process group, 2 ranks: 8 floats (32 B) in each block, in 1 chunk");
+    has("--algorithm reduce-scatter --ranks 2 --count 8 --full", "  rank 1  1        sum\n");
     has("--algorithm tree --ranks 8 --count 512", "6 hops");
     has("--algorithm auto --ranks 4 --count 4096", " for 16 KiB over 4 ranks (host shared memory");
     has("--ranks 1 --count 8", "nothing moves\n");
@@ -71,8 +69,8 @@ CliTest(cli_collective, other_collectives_by_eye, 60) {
 
 /* Every collective over 2, 8 and 64 ranks fits on a screen; what is left out is said. */
 CliTest(cli_collective, long_ones_are_folded, 60) {
-    char word[COLLECTIVE_WORD];
-    for (int i = 0; collective_word(i, word); i++) {
+    const char *word;
+    for (int i = 0; (word = collective_word(i)); i++) {
         for (int n = 2; n <= 64; n += n < 8 ? 6 : 56) {
             char words[80];
             snprintf(words, sizeof words, "--algorithm %s --ranks %d --bytes 64K", word, n);
@@ -125,9 +123,7 @@ CliTest(cli_collective, bad_input, 60) {
     cli_fails(2, "give one of them", "collective --bytes 0 --count 0");
     cli_fails(2, "--count", "collective --count -1");
     cli_fails(2, "multiple of 4", "collective --algorithm all-gather --count 7");
-    cli_fails(2, "several calls of it", "collective --algorithm group-gather --bytes 256M");
-    cli_fails(2, "group-send or auto", "collective --algorithm rings");
-    cli_fails(2, "two different ranks", "collective --algorithm group-send --ranks 1");
+    cli_fails(2, "broadcast or auto", "collective --algorithm rings");
     cli_fails(2, "fewer bytes or ranks", "collective --algorithm naive --ranks 64 --bytes 64M");
     cli_fails(2, "did you mean --ranks?", "collective --rankz 1");
     cli_fails(2, "no value", "collective --ranks");

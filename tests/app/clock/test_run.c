@@ -6,8 +6,8 @@
 
 #include "tests/harness/harness.h"
 
-/* A GPU whose kernels take as many nanoseconds as they move bytes, and 4 us to launch each; the host
- * takes 3 us for each kernel and copy. */
+/* A GPU whose kernels take as many nanoseconds as they move bytes, and 4 us to launch each. The
+ * host takes 3 us for each kernel and copy. */
 static const struct gpu_spec gpu = {.name = "made", .fp32 = 1, .gbs = 1, .gib = 1, .reached = 1};
 enum { LAUNCH = 3000, START = 5000, KERNEL = 4000 }; /* the last two are cost.c's, in ns */
 
@@ -43,13 +43,12 @@ static void end(void) {
 }
 
 static struct scheduled entry(enum scheduled_kind kind, int device, enum lane lane) {
-    return (struct scheduled){
-        .kind = (uint8_t)kind,
-        .work.eager = 1,
-        .facts = {.device = (int16_t)device,
-                  .rank = (int16_t)device,
-                  .phase = PHASE_FORWARD,
-                  .lane = (uint8_t)lane}};
+    return (struct scheduled){.kind = (uint8_t)kind,
+                              .work.eager = 1,
+                              .facts = {.device = (int16_t)device,
+                                        .rank = (int16_t)device,
+                                        .phase = PHASE_FORWARD,
+                                        .lane = (uint8_t)lane}};
 }
 
 static void kernel(int device, double bytes, const char *name) {
