@@ -22,7 +22,6 @@ static const double TEXT_RATE = 0.5;
 struct words {
     const struct duet_model *own;
     const char *devices, *lr; /* NULL: not given */
-    int batch_per_device;     /* 0: not given */
 };
 
 static const struct option scale_options[] = {
@@ -30,10 +29,6 @@ static const struct option scale_options[] = {
      OPTION_AT(struct words, devices), NO_LIMITS, ALWAYS},
     {"--lr", "X1,X2,...", "the learning rates; each is tried on each number of devices", read_word,
      OPTION_AT(struct words, lr), NO_LIMITS, ALWAYS},
-    {"--batch-per-device", "B",
-     "the batch of each device, so that the global batch grows with the devices (default: the "
-     "global batch, --batch-size, stays)",
-     read_int, OPTION_AT(struct words, batch_per_device), 1, LARGEST_BATCH, ALWAYS},
     OPTION_END};
 
 static int help(const struct options *options, const struct duet_model *own) {
@@ -42,7 +37,8 @@ static int help(const struct options *options, const struct duet_model *own) {
              "seconds, speed-up, loss and accuracy of each, and whether their bits agree.\n\n");
     options_print(scale_options);
     say_text(
-        "\nand the options of duet train. --mode is dp or ddp (default ddp). The default model is "
+        "\nand the options of duet train. With --batch-per-device the global batch grows with the "
+        "devices; else it stays. --mode is dp or ddp (default ddp). The default model is "
         "convnet, with --dataset mnist if it is installed, --optimizer adadelta --lr 0.5 "
         "--epochs 1 --batch-size 128; other models have the defaults of train.\n\n"
         "  duet scale\n"
@@ -97,7 +93,6 @@ static int read_counts(const struct words *w, struct scale_config *c) {
             if (counts[k] == counts[i])
                 return fail(ERR_USAGE, "--devices: %d: listed twice: give it once", c->devices[i]);
     }
-    c->batch_per_device = w->batch_per_device;
     return OK;
 }
 

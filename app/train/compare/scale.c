@@ -23,10 +23,11 @@ static int common_virtual_devices(const struct scale_config *c) {
 
 static int plan_row(struct scale_row *row, const struct scale_config *c, int devices, double lr) {
     struct run_config one = c->run;
+    const int each = c->run.batch_per_device;
     one.devices = devices;
-    if (c->batch_per_device) one.batch_size = c->batch_per_device * devices;
+    if (each) one.batch_size = each * devices;
     one.update.lr = lr;
-    if (!c->batch_per_device && one.virtual_devices == VIRTUAL_DEFAULT)
+    if (!each && one.virtual_devices == VIRTUAL_DEFAULT)
         one.virtual_devices = common_virtual_devices(c);
     one.hashes = one.quiet = 1;
     snprintf(row->name, sizeof row->name, "%d_devices_lr_%g", devices, lr);
@@ -49,10 +50,6 @@ static int first_like(const struct scale *s, int i) {
 
 int scale_plan(struct scale *s, const struct scale_config *c) {
     s->config = *c;
-    for (int i = 0; i < c->device_counts; i++)
-        if (c->batch_per_device && c->devices[i] > INT32_MAX / c->batch_per_device)
-            return fail(ERR_USAGE, "--batch-per-device: %d on %d devices: give a smaller one",
-                        c->batch_per_device, c->devices[i]);
     s->rows = calloc((size_t)(c->device_counts * c->rates), sizeof *s->rows);
     if (!s->rows) return fail(ERR_MEMORY, "scale: out of host memory");
     for (int i = 0; i < c->device_counts; i++)

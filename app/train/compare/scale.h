@@ -14,11 +14,10 @@
 enum { SCALE_MOST = 16, SCALE_ROWS = SCALE_MOST * SCALE_MOST };
 
 struct scale_config {
-    struct run_config run; /* shared by all runs; batch_size is used if batch_per_device is 0 */
+    struct run_config run; /* shared by all runs; without batch_per_device the global batch stays */
     int devices[SCALE_MOST], device_counts;
     double lr[SCALE_MOST];
     int rates;
-    int batch_per_device; /* 0: the global batch stays */
 };
 
 enum scale_bits {
