@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "models/models.h"
 #include "nn/init.h"
-#include "nn/params/state.h"
 
 size_t model_count(const struct model *model) {
     size_t count = 0;
@@ -24,17 +23,25 @@ int model_hashes(const struct model *model) {
     return 2 * model->param_count + model->buffer_count;
 }
 
-static struct state state_of(const struct model *m) {
-    return (struct state){m->params, m->param_count, m->buffers, m->buffer_count};
-}
-
 int model_values_alloc(const struct model *model, float ***out) {
-    const struct state state = state_of(model);
-    return state_values(&state, out);
+    const size_t count = model_count(model);
+    float **values = *out = calloc((size_t)model->param_count + 1, sizeof *values);
+    float *block = calloc(count + 1, sizeof *block);
+    if (!values || !block) {
+        free(values);
+        free(block);
+        *out = NULL;
+        return fail(ERR_MEMORY, "parameters: out of host memory for %zu numbers", count);
+    }
+    values[0] = block;
+    for (int i = 0; i < model->param_count; block += param_spec_count(&model->params[i++]))
+        values[i] = block;
+    return OK;
 }
 
 void model_values_free(float **values) {
-    state_values_free(values);
+    if (values) free(values[0]);
+    free(values);
 }
 
 static void fill(float *x, size_t count, double value) {

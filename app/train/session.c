@@ -311,8 +311,11 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->strategy = strategies[config->mode];
     CHECK(s->strategy->open(s));
     /* DataParallel copies them to its other devices in each step */
-    if (s->file.path) CHECK(params_read(s->replicas[0]->params, &s->file));
-    if (*config->files.resume) CHECK(resume_state(s));
+    const int resumes = *config->files.resume != 0;
+    if (s->file.path)
+        CHECK(params_read(s->replicas[0]->params, resumes ? s->replicas[0]->optimizer : NULL,
+                          &s->file, s->first_step, s->first_step));
+    if (resumes) CHECK(resume_agree(s));
     safetensors_close(&s->file);
     return OK;
 }

@@ -13,7 +13,7 @@
 #include "base/files/safetensors.h"
 #include "base/text/number.h"
 #include "base/text/parse.h"
-#include "nn/params/optimizer_items.h"
+#include "nn/params/optimizer.h"
 #include "nn/tape/tape_internal.h"
 
 enum { TEXT_BYTES = 40, MOST_TEXTS = 9 + OPTIMIZER_GROUPS };
@@ -92,24 +92,17 @@ static void describe(const struct duet_checkpoint *c, struct texts *t) {
 }
 
 int duet_checkpoint_save(const struct duet_checkpoint *c, const char *file) {
-    struct optimizer_items state = {.count = 0};
     struct texts texts = {.count = 0};
     CHECK(check_checkpoint(c, file, "save"));
     if (c->epoch < 0 || c->step < 0)
         return fail(ERR_USAGE, "save: epoch %d, step %" PRId64 ": both count from 0", c->epoch,
                     c->step);
     describe(c, &texts);
-    int code = c->optimizer ? optimizer_items_make(&state, c->optimizer) : OK;
-    if (!code && c->optimizer)
-        code = optimizer_items_read(&state, c->optimizer, c->optimizer->updates);
-    if (!code)
-        code = params_write(c->params, file, NULL,
-                            &(struct params_extra){.items = state.items,
-                                                   .count = state.count,
-                                                   .about = texts.pair,
-                                                   .pairs = texts.count});
-    optimizer_items_free(&state);
-    return code;
+    return params_write(c->params, file, NULL,
+                        &(struct params_extra){.optimizer = c->optimizer,
+                                               .updates = c->optimizer ? c->optimizer->updates : 0,
+                                               .about = texts.pair,
+                                               .pairs = texts.count});
 }
 
 /* ---- loading ---- */
@@ -182,8 +175,7 @@ static int check_kind(const struct duet_optimizer *o, const struct safetensors *
 }
 
 /* Everything is read before anything changes. */
-static int load(struct duet_checkpoint *c, const struct safetensors *file,
-                struct optimizer_items *s) {
+static int load(struct duet_checkpoint *c, const struct safetensors *file) {
     struct duet_optimizer *o = c->optimizer;
     int64_t epoch = 0, step = 0, passes = c->tape ? (int64_t)c->tape->passes : 0;
     double lr = o ? o->lr : 0, rates[OPTIMIZER_GROUPS] = {0};
@@ -193,11 +185,8 @@ static int load(struct duet_checkpoint *c, const struct safetensors *file,
     CHECK(read_integer(file, "passes", INT64_MAX - 1, 0, &passes));
     CHECK(read_rate(file, "lr", 0, &lr));
     if (o) CHECK(read_groups(o, file, rates));
-    if (o) CHECK(optimizer_items_make(s, o));
     if (o) CHECK(check_kind(o, file));
-    if (o) CHECK(optimizer_items_load(s, o, file, INT64_MAX));
-    CHECK(params_read(c->params, file));
-    if (o) CHECK(optimizer_items_put(s, o, 0));
+    CHECK(params_read(c->params, o, file, INT64_MAX, 0));
     if (o) o->lr = lr;
     if (o) memcpy(o->optimizer.rate, rates, sizeof rates);
     if (c->tape) c->tape->passes = (uint64_t)passes;
@@ -207,11 +196,9 @@ static int load(struct duet_checkpoint *c, const struct safetensors *file,
 
 int duet_checkpoint_load(struct duet_checkpoint *c, const char *file) {
     struct safetensors s = {0};
-    struct optimizer_items state = {.count = 0};
     CHECK(check_checkpoint(c, file, "load"));
     CHECK(safetensors_open(&s, file));
-    int code = load(c, &s, &state);
-    optimizer_items_free(&state);
+    int code = load(c, &s);
     safetensors_close(&s);
     return code;
 }

@@ -10,7 +10,7 @@
 #include "base/files/safetensors.h"
 #include "base/program_name.h"
 #include "ddp/ddp.h"
-#include "nn/params/optimizer_items.h"
+#include "nn/params/optimizer.h"
 #include "train/compare/bits.h"
 #include "train/files/resume.h"
 #include "train/files/settings.h"
@@ -75,22 +75,17 @@ static int ready_order_text(const struct checkpoint *c, char **text) {
 /* Reads the state and writes the file. Among shards all ranks read, and rank 0 writes. */
 static int write_state(struct checkpoint *c, int step, int last) {
     const struct replica *r = c->s->replicas[0];
-    struct optimizer_items state = {.count = 0};
     char *order = NULL;
-    int code = optimizer_items_make(&state, r->optimizer);
-    if (!code) code = optimizer_items_read(&state, r->optimizer, step);
-    if (!code) code = ready_order_text(c, &order);
+    CHECK(ready_order_text(c, &order));
     snprintf(c->step_text, sizeof c->step_text, "%d", step);
     c->about[c->pairs] = (struct safetensors_pair){READY_ORDER, order};
-    if (!code)
-        code = params_write(r->params, c->s->config->files.checkpoint, NULL,
-                            &(struct params_extra){.items = state.items,
-                                                   .count = state.count,
+    int code = params_write(r->params, c->s->config->files.checkpoint, NULL,
+                            &(struct params_extra){.optimizer = r->optimizer,
+                                                   .updates = step,
                                                    .about = c->about,
                                                    .pairs = c->pairs + (order != NULL),
                                                    .disposable = !last});
     free(order);
-    optimizer_items_free(&state);
     return code;
 }
 

@@ -8,7 +8,6 @@
 #include "base/files/atomic_file.h"
 #include "base/files/safetensors.h"
 #include "base/text/parse.h"
-#include "nn/params/optimizer_items.h"
 #include "train/compare/bits.h"
 #include "train/files/settings.h"
 
@@ -104,19 +103,8 @@ int resume_check(struct session *s) {
     return read_step(s, file);
 }
 
-/* ---- the optimizer's state ---- */
-
-static int read_state(duet_optimizer *o, const struct safetensors *file, int step) {
-    struct optimizer_items state = {.count = 0};
-    int code = optimizer_items_make(&state, o);
-    if (!code) code = optimizer_items_load(&state, o, file, step);
-    if (!code) code = optimizer_items_put(&state, o, step);
-    optimizer_items_free(&state);
-    return code;
-}
-
 /* The file may have been replaced while the ranks read it. */
-static int agree(struct session *s) {
+int resume_agree(struct session *s) {
     int all[MAX_DEVICES];
     if (s->ranks == 1) return OK;
     CHECK(comm_gather(s->comm, &s->first_step, sizeof s->first_step, all));
@@ -127,12 +115,4 @@ static int agree(struct session *s) {
                         "meanwhile: start again",
                         s->config->files.resume, r, all[r], all[0]);
     return OK;
-}
-
-int resume_state(struct session *s) {
-    for (int i = 0; i < s->device_count; i++) {
-        if (!s->replicas[i]->config.optimizer) continue;
-        CHECK(read_state(s->replicas[i]->optimizer, &s->file, s->first_step));
-    }
-    return agree(s);
 }

@@ -32,8 +32,7 @@ int resume_check_files(const struct run_config *config);
  * differs; ERR_FAILED: not a checkpoint, or a broken one. */
 int resume_check(struct session *s);
 
-/* Reads the optimizer's state into the replicas that update parameters. Collective: the ranks check
- * that all have read the same step. */
-int resume_state(struct session *s);
+/* Collective: the ranks check that all have read the same step. */
+int resume_agree(struct session *s);
 
 #endif

@@ -12,11 +12,32 @@ static const char *item_dtype(const struct safetensors_item *item) {
     return item->dtype ? item->dtype : "F32";
 }
 
+static int is_wide(const struct safetensors_item *item) {
+    return !strcmp(item_dtype(item), "I64");
+}
+
 static uint64_t item_bytes(const struct safetensors_item *item) {
-    uint64_t bytes = strcmp(item_dtype(item), "I64") ? sizeof(float) : sizeof(int64_t);
+    uint64_t bytes = is_wide(item) ? sizeof(int64_t) : sizeof(float);
     for (int i = 0; i < item->dims; i++)
         bytes *= (uint64_t)item->shape[i];
     return bytes;
+}
+
+static void describe_item(struct json_writer *w, const struct safetensors_item *item,
+                          uint64_t *offset) {
+    char prefixed[256];
+    snprintf(prefixed, sizeof prefixed, "%s%s", item->prefix ? item->prefix : "", item->name);
+    json_object(w, item->prefix ? prefixed : item->name);
+    json_string(w, "dtype", item_dtype(item));
+    json_array(w, "shape");
+    for (int k = 0; k < item->dims; k++)
+        json_integer(w, NULL, item->shape[k]);
+    json_close(w);
+    json_array(w, "data_offsets");
+    json_integer(w, NULL, (int64_t)*offset);
+    json_integer(w, NULL, (int64_t)(*offset += item_bytes(item)));
+    json_close(w);
+    json_close(w);
 }
 
 static void describe(struct json_writer *w, const struct safetensors_item *items, int count,
@@ -29,22 +50,9 @@ static void describe(struct json_writer *w, const struct safetensors_item *items
             json_string(w, metadata[i].key, metadata[i].value);
         json_close(w);
     }
-    for (int i = 0; i < count; i++) {
-        char prefixed[256];
-        snprintf(prefixed, sizeof prefixed, "%s%s", items[i].prefix ? items[i].prefix : "",
-                 items[i].name);
-        json_object(w, items[i].prefix ? prefixed : items[i].name);
-        json_string(w, "dtype", item_dtype(&items[i]));
-        json_array(w, "shape");
-        for (int k = 0; k < items[i].dims; k++)
-            json_integer(w, NULL, items[i].shape[k]);
-        json_close(w);
-        json_array(w, "data_offsets");
-        json_integer(w, NULL, (int64_t)offset);
-        json_integer(w, NULL, (int64_t)(offset += item_bytes(&items[i])));
-        json_close(w);
-        json_close(w);
-    }
+    for (int wide = 1; wide >= 0; wide--)
+        for (int i = 0; i < count; i++)
+            if (is_wide(&items[i]) == wide) describe_item(w, &items[i], &offset);
     json_close(w);
 }
 
@@ -81,8 +89,10 @@ int safetensors_write(struct atomic_file *file, const struct safetensors_item *i
         uint64_t length = bytes;
         fwrite(&length, 8, 1, file->file);
         fwrite(text, 1, bytes, file->file);
-        for (int i = 0; i < count; i++)
-            fwrite(items[i].data, 1, (size_t)item_bytes(&items[i]), file->file);
+        for (int wide = 1; wide >= 0; wide--)
+            for (int i = 0; i < count; i++)
+                if (is_wide(&items[i]) == wide)
+                    fwrite(items[i].data, 1, (size_t)item_bytes(&items[i]), file->file);
     }
     free(text);
     return code;

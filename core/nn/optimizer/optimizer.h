@@ -113,22 +113,4 @@ void optimizer_schedule(struct step_block *step, const struct optimizer_config *
 /* The op of an update, and its scalars in args->p. */
 enum op optimizer_op(const struct optimizer_config *config, struct op_args *args);
 
-/* ---- optimizer_state.c: the state in host memory, for checkpoints ---- */
-
-/* PyTorch's name for part k (0 <= k < each) of the state: "momentum_buffer" in SGD; "square_avg"
- * and "acc_delta" in Adadelta; "exp_avg" and "exp_avg_sq" in Adam and AdamW. */
-const char *optimizer_part_name(enum optimizer_kind kind, int k);
-
-/* Copy the whole state, as laid out on the device, to or from host memory of optimizer_state_bytes
- * bytes. They wait for the copy, and so for all earlier work. */
-size_t optimizer_state_bytes(const struct optimizer *o, const struct param_set *set);
-int optimizer_state_read(struct optimizer *o, const struct param_set *set, float *state);
-int optimizer_state_write(struct optimizer *o, const struct param_set *set, const float *state);
-
-/* Copy part k of one parameter's state, p->count floats, from or to such a host copy. */
-void optimizer_part_get(const struct optimizer *o, const struct param *p, int k, const float *state,
-                        float *part);
-void optimizer_part_put(const struct optimizer *o, const struct param *p, int k, const float *part,
-                        float *state);
-
 #endif

@@ -195,48 +195,20 @@ int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm) {
 static const struct safetensors_pair pt = {"format", "pt"};
 const struct params_extra PARAMS_ONLY = {.about = &pt, .pairs = 1};
 
-static struct state state_of(const duet_params *p) {
-    return (struct state){p->specs, p->set.count, p->buffer_specs, p->buffers.count};
-}
-
-/* The tensors of `extra` whose elements have 8 bytes, or all others. */
-static int extra_items(const struct params_extra *extra, int wide, struct safetensors_item *items) {
-    int count = 0;
-    for (int i = 0; i < extra->count; i++) {
-        const char *dtype = extra->items[i].dtype;
-        if ((dtype && !strcmp(dtype, "I64")) == wide) items[count++] = extra->items[i];
-    }
-    return count;
-}
-
 int params_write(duet_params *params, const char *path, struct atomic_file *file,
                  const struct params_extra *extra) {
-    struct param_set *set = &params->set;
-    const struct state state = state_of(params);
-    struct safetensors_item *items =
-        calloc((size_t)(set->count + params->buffers.count + extra->count), sizeof *items);
-    float **values = NULL;
-    void *buffers = NULL;
-    int code = items ? OK : fail(ERR_MEMORY, "%s: out of host memory", path), count = 0;
-    if (!code) code = state_values(&state, &values);
-    if (!code) code = state_buffers(&state, &buffers);
-    for (int i = 0; i < set->count && !code; i++)
-        code = param_read_value(set, i, values[i]);
-    if (!code) code = buffer_set_read(&params->buffers, buffers);
-    for (int wide = 1; wide >= 0 && !code; wide--) {
-        count += state_items(&state, values, buffers, wide, items + count);
-        count += extra_items(extra, wide, items + count);
-    }
+    struct state state;
     struct atomic_file own = {0}, *f = file ? file : &own;
-    const int writes = !set->shard || set->shard->leads;
+    const int writes = !params->set.shard || params->set.shard->leads;
+    int code = state_make(&state, params, extra->optimizer);
+    if (!code) code = state_take(&state, extra->updates);
     if (!code && writes && !file) code = atomic_open(f, path);
     if (!code && writes && !file) f->disposable = extra->disposable;
-    if (!code && writes) code = safetensors_write(f, items, count, extra->about, extra->pairs);
+    if (!code && writes)
+        code = safetensors_write(f, state.items, state.count, extra->about, extra->pairs);
     if (!code && writes) code = atomic_commit(f);
     atomic_abandon(&own);
-    state_values_free(values);
-    free(buffers);
-    free(items);
+    state_free(&state);
     return code;
 }
 
@@ -246,18 +218,13 @@ int duet_params_save(duet_params *params, const char *file) {
     return params_write(params, file, NULL, &PARAMS_ONLY);
 }
 
-int params_read(duet_params *params, const struct safetensors *file) {
-    const struct state state = state_of(params);
-    float **values = NULL;
-    void *buffers = NULL;
-    int code = state_values(&state, &values);
-    if (!code) code = state_buffers(&state, &buffers);
-    if (!code) code = state_read(&state, file, values, buffers);
-    for (int i = 0; i < state.param_count && !code; i++)
-        code = param_write_value(&params->set, i, values[i]);
-    if (!code) code = buffer_set_write(&params->buffers, buffers);
-    state_values_free(values);
-    free(buffers);
+int params_read(duet_params *params, duet_optimizer *optimizer, const struct safetensors *file,
+                int64_t most, int64_t updates) {
+    struct state state;
+    int code = state_make(&state, params, optimizer);
+    if (!code) code = state_read(&state, file, most);
+    if (!code) code = state_put(&state, updates);
+    state_free(&state);
     return code;
 }
 
@@ -266,7 +233,7 @@ int duet_params_load(duet_params *params, const char *file) {
         return fail(ERR_USAGE, "load: no %s given", params ? "file was" : "parameters were");
     struct safetensors s = {0};
     CHECK(safetensors_open(&s, file));
-    int code = params_read(params, &s);
+    int code = params_read(params, NULL, &s, 0, 0);
     safetensors_close(&s);
     return code;
 }

@@ -134,10 +134,10 @@ int names_check_differ(const char *what, const struct param_spec *params, int pa
 /* Frees the buffers, also half-built ones; `count` of them were requested. */
 void params_free_buffers(duet_params *params, int count);
 
-/* A file's contents besides values and buffers: tensors in any order, and texts. */
+/* A file's contents besides values and buffers: an optimizer's state, and texts. */
 struct params_extra {
-    const struct safetensors_item *items; /* [count] */
-    int count;
+    struct duet_optimizer *optimizer;     /* NULL: none */
+    int64_t updates;                      /* that it has made */
     const struct safetensors_pair *about; /* [pairs] */
     int pairs;
     int disposable; /* as in struct atomic_file */
@@ -149,8 +149,11 @@ extern const struct params_extra PARAMS_ONLY; /* PyTorch's text about the format
 int params_write(struct duet_params *params, const char *path, struct atomic_file *file,
                  const struct params_extra *extra);
 
-/* Reads all values and buffers; after an error none of them has changed. */
-int params_read(struct duet_params *params, const struct safetensors *file);
+/* Reads all values and buffers, and the optimizer's state unless it is NULL: no parameter has had
+ * more than `most` updates, and the optimizer has then made `updates` or the most of any parameter.
+ * Everything is read before anything changes. */
+int params_read(struct duet_params *params, struct duet_optimizer *optimizer,
+                const struct safetensors *file, int64_t most, int64_t updates);
 
 /* The version of a checkpoint's tensors and texts, which is the text "duet_checkpoint". */
 #define CHECKPOINT_VERSION "1"

@@ -8,9 +8,9 @@
 #include "base/files/atomic_file.h"
 #include "models/graph/graph.h"
 #include "models/model.h"
-#include "nn/params/state.h"
 #include "tests/app/cli/run.h"
 #include "tests/golden/golden.h"
+#include "tests/models/values.h"
 
 /* formulas.weights of tests/golden/make_exported.py. */
 static inline void net_fill(float *x, int number, const struct param_spec *p) {
@@ -39,12 +39,10 @@ static inline void net_fill_buffers(const struct model *m, char *arena) {
 
 /* Writes a file of weights. */
 static inline void put_values(const char *path, const struct model *m, float *const *values,
-                              const void *buffers) {
-    const struct state state = {m->params, m->param_count, m->buffers, m->buffer_count};
+                              char *buffers) {
     struct safetensors_item items[m->param_count + m->buffer_count];
     struct atomic_file file = {0};
-    int count = state_items(&state, values, buffers, 1, items);
-    count += state_items(&state, values, buffers, 0, items + count);
+    int count = values_list(m, values, buffers, items);
     cr_assert_eq(atomic_open(&file, path), OK);
     cr_assert_eq(safetensors_write(&file, items, count, NULL, 0), OK);
     cr_assert_eq(atomic_commit(&file), OK, "%s", error_message());
