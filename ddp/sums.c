@@ -48,7 +48,7 @@ static int cut(struct sums *s, const int *order) {
 static int note_ready(void *sums, int index) {
     struct sums *s = sums;
     if (!s->rebuilt && s->ready_count < s->params->trained) s->ready[s->ready_count++] = index;
-    return pass_note_fired(s->tape, index);
+    return pass_note_ready(s->tape, index);
 }
 
 int sums_init(struct sums *s, const struct ddp_config *config, int ranks, duet_params *params,

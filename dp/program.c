@@ -114,7 +114,7 @@ int data_parallel_check_params(const duet_tape *t, const struct duet_params *par
 /* A parameter with a gradient keeps it, even if the last pass of the update lacks this node. */
 void data_parallel_mark_on_tape(duet_tape *t, const struct duet_params *params) {
     for (int i = 0; i < params->set.count; i++)
-        if (params->has_grad[i]) t->fired[i] = 1, t->has_grad[i] = 1;
+        if (params->has_grad[i]) t->has_grad[i] = 1;
 }
 
 /* ---- the calls ---- */

@@ -25,7 +25,7 @@ static int alloc_all(struct replica *r, float *const *values) {
     if (r->config.optimizer)
         CHECK(optimizer_of_params(&r->optimizer, r->params, &r->config.update));
     CHECK(tape_init(&r->tape, d));
-    tape_set_hook(r->tape, pass_note_fired, r->tape);
+    tape_set_hook(r->tape, pass_note_ready, r->tape);
     r->step = r->params->step;
     CHECK(replica_make_input(r));
     CHECK(alloc_log(r, &r->losses, DTYPE_F64, r->config.log_segments));

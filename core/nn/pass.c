@@ -12,9 +12,8 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-int pass_note_fired(void *context, int index) {
-    struct duet_tape *t = context;
-    t->fired[index] = 1;
+int pass_note_ready(void *context, int index) {
+    const struct duet_tape *t = context;
     return t->owner ? params_gradient_ready(t->owner, index) : OK;
 }
 
@@ -22,7 +21,7 @@ static int build(duet_tape *t) {
     const int one[2] = {1, 1};
     t->losses = tensor_plain(NULL, DTYPE_F64, 2, one);
     t->hits = tensor_plain(NULL, DTYPE_I64, 2, one);
-    tape_set_hook(t, pass_note_fired, t);
+    tape_set_hook(t, pass_note_ready, t);
     CHECK(device_alloc(t->device, (void **)&t->block, sizeof *t->block, MEM_WORKSPACE));
     CHECK(device_alloc(t->device, &t->losses.data, tensor_bytes(&t->losses), MEM_WORKSPACE));
     CHECK(device_alloc(t->device, &t->hits.data, tensor_bytes(&t->hits), MEM_WORKSPACE));
@@ -92,16 +91,6 @@ static int check_begin(struct duet_tape *t, const duet_params *params, int sampl
     return OK;
 }
 
-static int grow_fired(struct duet_tape *t, const duet_params *params) {
-    int count = params ? params->set.count : 0;
-    if (count <= t->fired_capacity) return OK;
-    char *fired = realloc(t->fired, (size_t)count);
-    if (!fired) return fail(ERR_MEMORY, "tape: out of host memory");
-    t->fired = fired;
-    t->fired_capacity = count;
-    return OK;
-}
-
 /* A new update begins after the last pass of another, or if their number changes. */
 static void begin_update(duet_tape *t) {
     if (t->pass_of_update == t->passes_of_update || t->passes_of_next) t->pass_of_update = 0;
@@ -119,8 +108,6 @@ int pass_enter(duet_params *params, const struct tape_step *step, int32_t number
 
 int pass_begin(duet_tape *t, duet_params *params, const struct tape_step *step) {
     struct tape_step with = *step;
-    int code = grow_fired(t, params);
-    if (code) params = NULL;
     t->owner = params;
     t->buffers = params ? &params->buffers : NULL;
     t->layers = params ? params->layers : NULL;
@@ -131,8 +118,7 @@ int pass_begin(duet_tape *t, duet_params *params, const struct tape_step *step) 
     t->went_back = 0;
     if (params) params->in_use |= step->training;
     with.params = params ? &params->set : NULL;
-    if (tape_begin(t, &with)) return tape_error(t);
-    return tape_fail(t, code);
+    return tape_begin(t, &with) ? tape_error(t) : OK;
 }
 
 int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pass pass) {
@@ -186,12 +172,12 @@ duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
 
 /* ---- backward ---- */
 
-/* A gradient that this backward did not write is still that of an earlier update. An optimizer
+/* A gradient that no backward of this update wrote is still that of an earlier one. An optimizer
  * leaves its parameter alone. */
 static int zero_unused(duet_tape *t) {
     struct param_set *set = t->step.params;
-    if (t->owner) memcpy(t->owner->has_grad, t->fired, (size_t)set->count);
-    return param_set_zero_unused(set, t->fired);
+    if (t->owner) memcpy(t->owner->has_grad, t->has_grad, (size_t)set->count);
+    return param_set_zero_unused(set, t->has_grad);
 }
 
 int duet_tape_accumulate(duet_tape *t, int passes) {
@@ -222,7 +208,6 @@ static int check_backward(const duet_tape *t) {
 
 static int begin_backward(duet_tape *t, duet_var *root) {
     const struct grad_reducer *reducer = reducer_of(t);
-    if (t->step.params) memset(t->fired, 0, (size_t)t->step.params->count);
     return reducer && reducer->finds_unused ? params_leave_out_unused(t->owner, t, root) : OK;
 }
 

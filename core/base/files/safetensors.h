@@ -85,8 +85,8 @@ struct safetensors_pair {
 };
 
 /* Writes `count` tensors to an open file in this order, but those of 8-byte elements first, so that
- * all are aligned, and `pairs` pairs as __metadata__ (0: no metadata). The caller commits the file, which reports write errors. ERR_FAILED: a name occurs
- * twice. */
+ * all are aligned, and `pairs` pairs as __metadata__ (0: no metadata). The caller commits the file,
+ * which reports write errors. ERR_FAILED: a name occurs twice. */
 int safetensors_write(struct atomic_file *file, const struct safetensors_item *items, int count,
                       const struct safetensors_pair *metadata, int pairs);
 

@@ -28,24 +28,16 @@ int tape_one_segment(const duet_tape *t, const char *op) {
 
 /* ---- sum and mean ---- */
 
-/* An empty sum is 0, and an empty mean is NaN, as in PyTorch. */
-static int launch_sum(duet_tape *t, const struct op_args *args, int mean) {
-    struct op_args fill = {.out[0] = args->out[0], .p.fill.value = mean ? NAN : 0};
-    if (!tensor_count(&args->out[0])) return OK;
-    return tensor_count(&args->in[0]) ? launch(t->stream, OP_SUM, args)
-                                      : launch(t->stream, OP_FILL, &fill);
+/* An empty sum is 0, and an empty mean is NaN, as in PyTorch. The op goes back from what it made to
+ * what it read: a sum by spreading, a spread by summing. */
+static int go_back(duet_tape *t, struct node *n, enum op op) {
+    struct op_args args = {.in[0] = n->args.out[0], .out[0] = n->args.in[0], .p = n->args.p};
+    args.in[0].data = n->y->grad.data;
+    return tape_give(t, n->x, op, &args);
 }
 
 static int sum_backward(duet_tape *t, struct node *n) {
-    if (!n->x->needs_grad) return OK;
-    struct tensor dx = grad_target(t, n->x);
-    const int *seen = n->args.in[0].dims;
-    struct op_args args = {.in[0] = tensor_seen_as(&n->y->grad, 2, seen[0], seen[2], 0),
-                           .out[0] = tensor_seen_as(&dx, 3, seen[0], seen[1], seen[2]),
-                           .p = n->args.p};
-    CHECK(tape_error(t));
-    if (tensor_count(&dx)) CHECK(launch(t->stream, OP_SPREAD, &args));
-    return grad_done(t, n->x, &dx);
+    return go_back(t, n, OP_SPREAD);
 }
 
 /* The dimensions of x as (before, first .. last, behind). In N16 a group is one place of dimension
@@ -68,7 +60,8 @@ static duet_var *sum_run(duet_tape *t, duet_var *x, int first, int last, int mea
     node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 3, cut[0], cut[1], cut[2]),
                                  .out[0] = tensor_seen_as(&y, 2, cut[0], cut[2], 0),
                                  .p.sum.divide = mean && cut[1] ? cut[1] : 1};
-    if (t->error || tape_fail(t, launch_sum(t, &node.args, mean))) return NULL;
+    if (t->error || tape_fail(t, tape_launch_some(t, OP_SUM, &node.args, mean ? NAN : 0)))
+        return NULL;
     return tape_append(t, &node, y, x->needs_grad);
 }
 
@@ -231,14 +224,7 @@ int tape_broadcast_shape(const char *op, const struct tensor *a, const struct te
 }
 
 static int spread_backward(duet_tape *t, struct node *n) {
-    struct tensor dx = grad_target(t, n->x);
-    const int *seen = n->args.out[0].dims;
-    struct op_args args = {.in[0] = tensor_seen_as(&n->y->grad, 3, seen[0], seen[1], seen[2]),
-                           .out[0] = tensor_seen_as(&dx, 2, seen[0], seen[2], 0),
-                           .p = n->args.p};
-    CHECK(tape_error(t));
-    CHECK(launch_sum(t, &args, 0));
-    return grad_done(t, n->x, &dx);
+    return go_back(t, n, OP_SUM);
 }
 
 /* *y becomes x with copies along the dimensions first .. last, in which x has size 1, to the sizes

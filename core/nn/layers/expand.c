@@ -9,8 +9,7 @@ int tape_sum_first(duet_tape *t, const struct tensor *parts, const struct tensor
     struct op_args args = {.in[0] = tensor_seen_as(parts, 3, 1, parts->dims[0], inner),
                            .out[0] = tensor_seen_as(to, 2, 1, inner, 0),
                            .p.sum.divide = 1};
-    struct op_args zero = {.out[0] = *to};
-    return parts->dims[0] ? launch(t->stream, OP_SUM, &args) : launch(t->stream, OP_FILL, &zero);
+    return tape_launch_some(t, OP_SUM, &args, 0);
 }
 
 /* The var may have another shape than the rows that it was made from: rpc/autograd.c. */

@@ -32,15 +32,11 @@ static int segment_grads(duet_tape *t, const struct node *n, int s, const struct
 
 static int backward(duet_tape *t, struct node *n) {
     if (n->w) CHECK(tape_weight_grads(t, OP_LAYER_NORM_BACKWARD_WEIGHT, n));
-    if (!n->x->needs_grad) return OK;
-    struct tensor dx = grad_target(t, n->x);
     struct op_args args = {.in = {n->args.in[0], n->args.in[0], values_of(n->w)},
                            .out[0] = n->args.in[0],
                            .p = n->args.p};
-    args.in[1].data = n->y->grad.data, args.out[0].data = dx.data;
-    CHECK(tape_error(t));
-    if (tensor_count(&dx)) CHECK(launch(t->stream, OP_LAYER_NORM_BACKWARD_DATA, &args));
-    return grad_done(t, n->x, &dx);
+    args.in[1].data = n->y->grad.data;
+    return tape_give(t, n->x, OP_LAYER_NORM_BACKWARD_DATA, &args);
 }
 
 /* x is PLAIN; every `length` numbers are a row. */

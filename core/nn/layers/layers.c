@@ -4,33 +4,65 @@
  *     forward     check what only the tape knows; take y from the arena; launch; append the node
  *     backward    dy = y->grad; the parameters come first, so that their allreduce can start early,
  *                 then the gradient of x */
+#include <string.h>
+
 #include "base/error.h"
 #include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"
 
+/* x (N,..,K) as rows of K numbers, such as the words of a sentence; all rows of a sample belong to
+ * its segment. x (N,K) has this shape already. */
+static struct tensor as_rows(const struct tensor *x) {
+    return x->rank == 2 ? *x : tensor_rows(x);
+}
+
+static int linear_grads(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
+                        const struct tensor *db) {
+    const struct tensor x = as_rows(&n->x->value), dy = as_rows(&n->y->grad);
+    struct op_args args = {
+        .in = {tensor_segment(&x, &t->segments, s), tensor_segment(&dy, &t->segments, s)},
+        .out = {*dw, *db},
+        .p = n->args.p};
+    return launch(t->stream, OP_LINEAR_BACKWARD_WEIGHT, &args);
+}
+
 static int linear_backward(duet_tape *t, struct node *n) {
     CHECK(tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n));
-    struct op_args args = {.in = {n->y->grad, n->w->value}};
+    struct op_args args = {.in = {as_rows(&n->y->grad), n->w->value},
+                           .out[0] = as_rows(&n->x->value)};
     return tape_backward_to_x(t, OP_LINEAR_BACKWARD_DATA, n, &args, 0);
 }
 
+/* More than one row of a sample is PLAIN, because N16 is made for products with a whole group of
+ * samples at once. */
 static duet_var *linear(duet_tape *t, duet_var *x, struct param *w, struct param *b,
                         int weight_is_in_out) {
     if (tape_blocked(t, x)) return NULL;
-    if (x->value.rank > 2) return tape_linear_rows(t, x, w, b, weight_is_in_out);
-    x = to_device_layout(t, x);
-    if (!x || tape_check_params(t, "linear", w, b)) return NULL;
-    int in = w->value.dims[weight_is_in_out ? 0 : 1], out = w->value.dims[weight_is_in_out ? 1 : 0];
-    if (x->value.rank != 2 || x->value.dims[1] != in)
+    x = x->value.rank > 2 ? to_plain(t, x) : to_device_layout(t, x);
+    if (!x || tape_check_params(t, "linear", w, b) ||
+        tape_fail(t, tape_check_samples(t, &x->value)))
+        return NULL;
+    int in = w->value.dims[!weight_is_in_out], out = w->value.dims[weight_is_in_out],
+        rank = x->value.rank, dims[MAX_RANK];
+    if (rank < 2 || x->value.dims[rank - 1] != in)
         return tape_refuse(
             t, "linear %s: takes %d inputs, but was given %s: flatten first, or check the model",
             w->spec->name, in, SHAPE(&x->value));
-    int dims[2] = {x->value.dims[0], out};
-    struct node node = {.backward = linear_backward, .x = x, .w = w, .b = b, .spares = SPARES_Y};
-    node.args = (struct op_args){.in = {x->value, w->value, tape_bias(t, b, out)},
-                                 .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 2, dims),
+    memcpy(dims, x->value.dims, sizeof dims);
+    dims[rank - 1] = out;
+    struct node node = {.backward = linear_backward,
+                        .op = OP_LINEAR_FORWARD,
+                        .segment_grads = linear_grads,
+                        .x = x,
+                        .w = w,
+                        .b = b,
+                        .spares = SPARES_Y};
+    struct tensor y = tape_tensor(t, DTYPE_F32, x->value.layout, rank, dims);
+    node.args = (struct op_args){.in = {as_rows(&x->value), w->value, tape_bias(t, b, out)},
+                                 .out[0] = as_rows(&y),
                                  .p.linear = {weight_is_in_out}};
-    return tape_append_op(t, OP_LINEAR_FORWARD, &node, tape_needs_grad(x, w, b));
+    if (t->error || tape_fail(t, tape_launch_batch(t, node.op, &node.args))) return NULL;
+    return tape_append(t, &node, y, tape_needs_grad(x, w, b));
 }
 
 /* The rows that a linear layer sees in each sample of x (N,..,K). */

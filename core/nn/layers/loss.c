@@ -4,23 +4,11 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-/* x seen as rows of its last dimension. */
-static struct tensor rows_of(const struct tensor *x) {
-    int width = x->dims[x->rank - 1], rest = 1;
-    for (int i = 0; i < x->rank - 1; i++)
-        rest *= x->dims[i];
-    return tensor_plain(x->data, x->dtype, 2, (int[]){rest, width});
-}
-
 static int softmax_backward(duet_tape *t, struct node *n) {
-    if (!n->x->needs_grad) return OK;
-    struct tensor dx = grad_target(t, n->x);
-    struct op_args args = {.in = {rows_of(&n->y->value), rows_of(&n->y->grad)},
-                           .out[0] = rows_of(&dx),
+    struct op_args args = {.in = {tensor_rows(&n->y->value), tensor_rows(&n->y->grad)},
+                           .out[0] = tensor_rows(&n->x->value),
                            .p = n->args.p};
-    CHECK(tape_error(t));
-    CHECK(launch(t->stream, OP_SOFTMAX_BACKWARD, &args));
-    return grad_done(t, n->x, &dx);
+    return tape_give(t, n->x, OP_SOFTMAX_BACKWARD, &args);
 }
 
 static duet_var *softmax(duet_tape *t, duet_var *x, int log) {
@@ -31,8 +19,8 @@ static duet_var *softmax(duet_tape *t, duet_var *x, int log) {
     struct node node = {
         .backward = softmax_backward, .op = OP_SOFTMAX_FORWARD, .x = x, .spares = SPARES_X};
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
-    node.args.in[0] = rows_of(&x->value);
-    node.args.out[0] = rows_of(&y);
+    node.args.in[0] = tensor_rows(&x->value);
+    node.args.out[0] = tensor_rows(&y);
     node.args.p.softmax.log = log;
     if (t->error || tape_fail(t, launch(t->stream, OP_SOFTMAX_FORWARD, &node.args))) return NULL;
     return tape_append(t, &node, y, x->needs_grad);
@@ -61,7 +49,7 @@ static int loss_backward(duet_tape *t, struct node *n, enum op op) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
     struct tensor dx = grad_target(t, n->x);
-    args.out[0] = rows_of(&dx);
+    args.out[0] = tensor_rows(&dx);
     args.out[1] = (struct tensor){0};
     CHECK(tape_error(t));
     if (n->y->grad.data || !args.in[2].data) args.in[2] = n->y->grad;
@@ -118,7 +106,7 @@ static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers,
                   hits = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, rank, x->value.dims);
     struct tensor divisor = {0};
     struct node node = {.backward = backward, .op = op, .x = x, .args.p.loss = wanted->p};
-    node.args.in[0] = rows_of(&x->value);
+    node.args.in[0] = tensor_rows(&x->value);
     if (wanted->weight) node.args.in[3] = wanted->weight->t;
     node.args.in[1] = op == OP_MSE_FORWARD ? answers->t : in_a_row(&answers->t);
     node.args.out[0] = in_a_row(&losses);

@@ -45,24 +45,14 @@ static struct matmul_shape shape_of_node(const struct node *n) {
     return s;
 }
 
-/* A product of no terms is 0. */
-static int launch_product(duet_tape *t, const struct op_args *args) {
-    struct op_args fill = {.out[0] = args->out[0]};
-    if (!tensor_count(&args->out[0])) return OK;
-    return tensor_count(&args->in[0]) ? launch(t->stream, OP_MATMUL, args)
-                                      : launch(t->stream, OP_FILL, &fill);
-}
-
-/* x->grad += product of two operands as the op sees them. */
+/* x->grad += product of two operands as the op sees them; a product of no terms is 0. */
 static int product_gradient(duet_tape *t, duet_var *x, const struct tensor *a,
                             const struct tensor *b, struct matmul_args how, int count, int rows,
                             int columns) {
-    struct tensor dx = grad_target(t, x);
-    struct op_args args = {
-        .in = {*a, *b}, .out[0] = tensor_seen_as(&dx, 3, count, rows, columns), .p.matmul = how};
-    CHECK(tape_error(t));
-    CHECK(launch_product(t, &args));
-    return grad_done(t, x, &dx);
+    struct op_args args = {.in = {*a, *b},
+                           .out[0] = tensor_seen_as(&x->value, 3, count, rows, columns),
+                           .p.matmul = how};
+    return tape_give(t, x, OP_MATMUL, &args);
 }
 
 /* da = dy bT and db = aT dy. */
@@ -71,10 +61,8 @@ static int matmul_backward(duet_tape *t, struct node *n) {
     struct tensor a = tensor_seen_as(&n->x->value, 3, s.count, s.rows, s.depth),
                   b = tensor_seen_as(&n->x2->value, 3, s.count, s.depth, s.columns),
                   dy = tensor_seen_as(&n->y->grad, 3, s.count, s.rows, s.columns);
-    if (n->x2->needs_grad)
-        CHECK(product_gradient(t, n->x2, &a, &dy, (struct matmul_args){.turn_a = 1}, s.count,
-                               s.depth, s.columns));
-    if (!n->x->needs_grad) return OK;
+    CHECK(product_gradient(t, n->x2, &a, &dy, (struct matmul_args){.turn_a = 1}, s.count, s.depth,
+                           s.columns));
     return product_gradient(t, n->x, &dy, &b, (struct matmul_args){.turn_b = 1}, s.count, s.rows,
                             s.depth);
 }
@@ -89,7 +77,7 @@ static duet_var *product(duet_tape *t, duet_var *a, duet_var *b) {
     node.args = (struct op_args){.in = {tensor_seen_as(&a->value, 3, s.count, s.rows, s.depth),
                                         tensor_seen_as(&b->value, 3, s.count, s.depth, s.columns)},
                                  .out[0] = tensor_seen_as(&y, 3, s.count, s.rows, s.columns)};
-    if (t->error || tape_fail(t, launch_product(t, &node.args))) return NULL;
+    if (t->error || tape_fail(t, tape_launch_some(t, OP_MATMUL, &node.args, 0))) return NULL;
     return tape_append(t, &node, y, a->needs_grad || b->needs_grad);
 }
 

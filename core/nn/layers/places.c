@@ -63,14 +63,10 @@ static int together(duet_tape *t, const char *name, duet_var **x, duet_var **ind
 /* ---- take and add ---- */
 
 static int along_backward(duet_tape *t, struct node *n) {
-    if (!n->x->needs_grad) return OK;
     const int take = n->op == OP_TAKE_ALONG, dim = (int)n->first;
-    struct tensor dx = grad_target(t, n->x);
-    const struct op_args args = {.in = {seen_at(&n->y->grad, dim), n->args.in[1]},
-                                 .out[0] = seen_at(&dx, dim)};
-    CHECK(tape_error(t));
-    CHECK(launch(t->stream, take ? OP_ADD_ALONG : OP_TAKE_ALONG, &args));
-    return grad_done(t, n->x, &dx);
+    struct op_args args = {.in = {seen_at(&n->y->grad, dim), n->args.in[1]},
+                           .out[0] = seen_at(&n->x->value, dim)};
+    return tape_give(t, n->x, take ? OP_ADD_ALONG : OP_TAKE_ALONG, &args);
 }
 
 /* The result is x with size `size` in dimension dim. */

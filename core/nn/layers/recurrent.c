@@ -53,14 +53,9 @@ static int states_before(duet_tape *t, const struct node *n, struct tensor *befo
     return launch(t->stream, OP_CAT, &cat);
 }
 
-/* Every step of a sample is a row. */
-static struct tensor as_rows(const struct tensor *x) {
-    return tensor_seen_as(x, 2, x->dims[0] * x->dims[1], x->dims[2], 0);
-}
-
 static int segment_grads(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
                          const struct tensor *db) {
-    struct tensor h = as_rows(&n->before), du = as_rows(&n->dhidden);
+    struct tensor h = tensor_rows(&n->before), du = tensor_rows(&n->dhidden);
     struct op_args args = {
         .in = {tensor_segment(&h, &t->segments, s), tensor_segment(&du, &t->segments, s)},
         .out = {*dw, *db}};

@@ -9,12 +9,9 @@ enum { TERMS = 3 }; /* the condition, and what is chosen from; NULL: a number */
 
 /* If the condition chose the other operand, the gradient is 0. */
 static int gradient(duet_tape *t, const struct node *n, duet_var *x, int chosen) {
-    if (!x || !x->needs_grad) return OK;
-    struct op_args args = {.in[0] = n->args.in[0], .out[0] = grad_target(t, x)};
+    struct op_args args = {.in[0] = n->args.in[0], .out[0] = n->args.out[0]};
     args.in[1 + !chosen] = n->y->grad;
-    CHECK(tape_error(t));
-    CHECK(launch(t->stream, OP_WHERE, &args));
-    return grad_done(t, x, &args.out[0]);
+    return tape_give(t, x, OP_WHERE, &args);
 }
 
 static int where_backward(duet_tape *t, struct node *n) {

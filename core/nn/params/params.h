@@ -105,10 +105,10 @@ enum { NO_STEP = -1 }; /* the reducer counts the steps itself */
  * replica. pass_enter tells the parameters' reducer, if any, that a pass begins; `number` is the
  * step's, for spans and errors. It may move the gradients, and must not be recorded. pass_begin
  * begins the pass with these parameters, or with none if NULL. Their backward is duet_backward,
- * whose hook is pass_note_fired. */
+ * whose hook is pass_note_ready. */
 int pass_enter(duet_params *params, const struct tape_step *step, int32_t number);
 int pass_begin(duet_tape *t, duet_params *params, const struct tape_step *step);
-int pass_note_fired(void *tape, int index);
+int pass_note_ready(void *tape, int index);
 
 /* ---- making, showing and keeping them ---- */
 

@@ -1,4 +1,4 @@
-/* Lists the tensors in a file of parameters, and moves them between host and device; see state.h. */
+/* Lists the tensors of a file of parameters, and copies them from and to the device: state.h. */
 #include "nn/params/state.h"
 
 #include <inttypes.h>

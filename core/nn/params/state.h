@@ -1,5 +1,5 @@
-/* The tensors of a file of parameters or of a checkpoint, in host memory. One list of them serves to
- * write a file and to read it back; a program's duet_params and the command's models use it.
+/* The tensors of a file of parameters or of a checkpoint, in host memory. One list of them serves
+ * to write a file and to read it back; a program's duet_params and the command's models use it.
  *
  *     "W1", "1.running_mean"     values and buffers
  *     "optimizer.step"           how many updates each parameter has had, I64

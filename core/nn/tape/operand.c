@@ -41,12 +41,31 @@ duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_
 int tape_backward_to_x(duet_tape *t, enum op op, struct node *n, struct op_args *args,
                        int in_place) {
     if (!n->x->needs_grad) return OK;
-    args->out[0] = in_place && grad_may_reuse(t, n->y) ? n->y->grad : grad_target(t, n->x);
+    const struct tensor dx =
+        in_place && grad_may_reuse(t, n->y) ? n->y->grad : grad_target(t, n->x);
+    if (!args->out[0].rank) args->out[0] = dx;
+    args->out[0].data = dx.data;
     args->p = n->args.p;
     args->step = n->args.step;
     CHECK(tape_error(t));
     CHECK(tape_launch_batch(t, op, args));
-    return grad_done(t, n->x, &args->out[0]);
+    return grad_done(t, n->x, &dx);
+}
+
+int tape_launch_some(duet_tape *t, enum op op, const struct op_args *args, float empty) {
+    struct op_args fill = {.out[0] = args->out[0], .p.fill.value = empty};
+    if (!tensor_count(&args->out[0])) return OK;
+    return tensor_count(&args->in[0]) ? launch(t->stream, op, args)
+                                      : launch(t->stream, OP_FILL, &fill);
+}
+
+int tape_give(duet_tape *t, duet_var *x, enum op op, struct op_args *args) {
+    if (!x || !x->needs_grad) return OK;
+    const struct tensor dx = grad_target(t, x);
+    args->out[0].data = dx.data;
+    CHECK(tape_error(t));
+    CHECK(tape_launch_some(t, op, args, 0));
+    return grad_done(t, x, &dx);
 }
 
 /* ---- deferred relus ---- */

@@ -62,7 +62,6 @@ void duet_tape_free(duet_tape *t) {
     device_free(t->device, t->block);
     device_free(t->device, t->losses.data);
     device_free(t->device, t->hits.data);
-    free(t->fired);
     free(t);
 }
 

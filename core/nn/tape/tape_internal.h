@@ -65,7 +65,7 @@ struct duet_tape {
 
     struct param_use *use; /* per parameter, then per value of parameters */
     char *used;            /* likewise: what tape_uses returns */
-    char *has_grad;        /* 1 once this or an earlier pass has written a gradient */
+    char *has_grad;        /* 1 once this or an earlier pass of the update has written a gradient */
     int param_capacity;
     struct tape_rows rows;
     /* Tapes of other devices between which values of this pass have moved (linked.c). */
@@ -89,8 +89,6 @@ struct duet_tape {
     struct tensor losses, hits;    /* the log of duet_loss_read, (1,1) each, in device memory */
     uint64_t seed;                 /* for dropout */
     uint64_t passes;               /* training passes begun so far */
-    char *fired;                   /* [parameter]: 1 if this backward has written its gradient */
-    int fired_capacity;            /* room in `fired` */
     duet_var *leaves[MOST_LEAVES]; /* the vars of this pass that duet_leaf made */
     int leaf_count;
 
@@ -208,8 +206,8 @@ duet_var *tape_append_launched(duet_tape *t, enum op op, struct node *node, int 
 /* The last step of tape_append_op: makes y the value of the node's var, and returns the var. */
 duet_var *tape_append(duet_tape *t, struct node *node, struct tensor y, int needs_grad);
 
-/* Launches the op that computes dx from the operands in `args`. With in_place 1, dx may take dy's
- * memory. */
+/* Launches the op that computes dx from the operands in `args`; out[0] may have the shape in which
+ * the op sees x. With in_place 1, dx may take dy's memory. */
 int tape_backward_to_x(duet_tape *t, enum op op, struct node *n, struct op_args *args,
                        int in_place);
 
@@ -223,6 +221,18 @@ static inline struct tensor tensor_seen_as(const struct tensor *x, int rank, int
                                            int d2) {
     return tensor_plain(x->data, x->dtype, rank, (int[3]){d0, d1, d2});
 }
+
+/* x as rows of its last dimension. */
+static inline struct tensor tensor_rows(const struct tensor *x) {
+    const int width = x->dims[x->rank - 1];
+    return tensor_seen_as(x, 2, (int)(tensor_count(x) / (size_t)width), width, 0);
+}
+
+/* Launches an op on PLAIN operands; if they have no elements, its result is filled with `empty`. */
+int tape_launch_some(duet_tape *t, enum op op, const struct op_args *args, float empty);
+
+/* Computes the gradient of x, if it needs one, by such an op, which sees x as args->out[0]. */
+int tape_give(duet_tape *t, duet_var *x, enum op op, struct op_args *args);
 
 /* The var x with different dimensions, dims[rank], and the same number of elements, in the same
  * memory. In layout N16 dims[0] stays. */
@@ -326,10 +336,6 @@ int tape_scale_to_mean(duet_tape *t, const duet_var *loss, double *sum);
 
 /* The bias that a layer adds to its outputs, or zeros if it has none. */
 struct tensor tape_bias(duet_tape *t, const struct param *b, int outputs);
-
-/* linear and matmul_add for x (N,..,K) with rank 3 or more. */
-duet_var *tape_linear_rows(duet_tape *t, duet_var *x, struct param *w, struct param *b,
-                           int weight_is_in_out);
 
 /* 1: the rows are the samples of the batch, or the same number of rows for each sample, such as the
  * images of videos. Layers treat such rows like samples. */
