@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "models/models.h"
-#include "nn/init.h"
 
 size_t model_count(const struct model *model) {
     size_t count = 0;
@@ -54,8 +53,8 @@ static void draw(struct rng *engine, struct duet_init init, float *x, size_t cou
     case DUET_CONSTANT: fill(x, count, init.a); break;
     case DUET_NORMAL: rng_normal(engine, x, count, init.a, init.b); break;
     case DUET_UNIFORM: rng_uniform(engine, x, count, init.a, init.b); break;
-    case DUET_WEIGHT: init_weight(engine, x, count, (int)init.a); break;
-    case DUET_BIAS: init_bias(engine, x, count, (int)init.a); break;
+    case DUET_WEIGHT: rng_weight(engine, x, count, (int)init.a); break;
+    case DUET_BIAS: rng_bias(engine, x, count, (int)init.a); break;
     }
 }
 

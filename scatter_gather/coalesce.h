@@ -29,8 +29,8 @@ int coalesce(const struct param_range *pieces, int n, size_t limit_bytes,
 
 /* Groups all values (gradients 0) or all gradients (1) of `set`, in registration order as in
  * PyTorch. The values of frozen parameters, which are stored after all others, come first; they
- * have no gradients. `groups` has space for set->count. ERR_FAILED if the members of a group are
- * not adjacent, for example after a new layout of the gradient arena. ERR_MEMORY. */
+ * have no gradients. `groups` has space for set->count. Gradients that a ddp has moved cannot be
+ * grouped: dp/setup.c refuses them. ERR_MEMORY. */
 int coalesce_params(const struct param_set *set, int gradients, size_t limit_bytes,
                     struct param_range *groups, int *group_count);
 

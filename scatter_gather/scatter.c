@@ -1,7 +1,18 @@
 /* Scatter copies each device's rows from the leading device. Rows are contiguous (row-major, batch
  * first), so a share is one copy, and the leading device's own share is not moved. */
+#include <limits.h>
+
 #include "base/error.h"
 #include "scatter_gather/scatter_gather.h"
+
+int row_offsets(const int *sizes, int k, int *offsets) {
+    offsets[0] = 0;
+    for (int i = 0; i < k; i++) {
+        if (sizes[i] < 0 || sizes[i] > INT_MAX - offsets[i]) return -1;
+        offsets[i + 1] = offsets[i] + sizes[i];
+    }
+    return 0;
+}
 
 int scatter(struct device_group *group, const struct tensor *source, const int *sizes,
             void *const *parts) {

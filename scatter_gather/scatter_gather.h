@@ -18,9 +18,12 @@
 #define SCATTER_GATHER_SCATTER_GATHER_H
 
 #include "base/fold.h"
-#include "scatter_gather/rows.h"
 #include "scatter_gather/coalesce.h"
 #include "scatter_gather/device_group.h"
+
+/* The first row of each of k devices in the whole batch: offsets[i] = sizes[0] + ... + sizes[i-1]
+ * for i = 0..k. Returns 0, or -1 if a size is negative or the sum does not fit an int. */
+int row_offsets(const int *sizes, int k, int *offsets /* [k + 1] */);
 
 /* Copies sizes[r] rows of `source` (PLAIN, any dtype, on the leading device) to parts[r] on device
  * r, which has space for them. Device r's rows follow device r-1's. If sizes[r] is 0, parts[r] is

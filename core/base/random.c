@@ -67,6 +67,19 @@ void rng_uniform(struct rng *r, float *x, size_t count, double from, double to) 
         x[i] = fmaf(unit_float(r), width, low);
 }
 
+/* Kaiming uniform (He et al. 2015) with slope sqrt(5), whose gain is sqrt(1/3): the bound is that
+ * of the bias. The steps are PyTorch's, because their roundings change the last bit. */
+void rng_weight(struct rng *r, float *x, size_t count, int fan_in) {
+    double slope = sqrt(5.0), gain = sqrt(2.0 / (1.0 + slope * slope));
+    double bound = sqrt(3.0) * (gain / sqrt((double)fan_in));
+    rng_uniform(r, x, count, -bound, bound);
+}
+
+void rng_bias(struct rng *r, float *x, size_t count, int fan_in) {
+    double bound = 1.0 / sqrt((double)fan_in);
+    rng_uniform(r, x, count, -bound, bound);
+}
+
 int64_t rng_integer(struct rng *r, int64_t low, uint64_t range) {
     uint64_t above = range < RNG_WIDE_RANGE ? rng_u32(r) % range : rng_u64(r) % range;
     return (int64_t)((uint64_t)low + above);

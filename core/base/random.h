@@ -39,6 +39,12 @@ void rng_uniform(struct rng *r, float *x, size_t count, double from, double to);
  * the second value for later; from 16 on it computes blocks of 16 in float. */
 void rng_normal(struct rng *r, float *x, size_t count, double mean, double std);
 
+/* Initial values of torch.nn.Linear and torch.nn.Conv2d, each weight before its bias. An output is
+ * a sum of fan_in products (in / groups * kh * kw of a convolution), so weights shrink like
+ * 1 / sqrt(fan_in), which keeps the spread of activations from growing layer by layer. */
+void rng_weight(struct rng *r, float *x, size_t count, int fan_in);
+void rng_bias(struct rng *r, float *x, size_t count, int fan_in);
+
 /* From this range on, torch.randint takes two words per element. */
 enum { RNG_WIDE_RANGE = 1 << 28 };
 

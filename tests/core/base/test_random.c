@@ -4,7 +4,6 @@
 
 #include "base/philox.h"
 #include "base/random.h"
-#include "nn/init.h"
 #include "tests/golden/rng.h"
 #include "tests/harness/harness.h"
 
@@ -137,8 +136,8 @@ Test(random, layers_start_as_pytorchs, .timeout = 60) {
         int inputs = in / groups * k * k, count = out * inputs;
         if (seed != before) rng_seed(&r, (uint64_t)seed);
         before = seed;
-        init_weight(&r, weight, (size_t)count, inputs);
-        init_bias(&r, bias, (size_t)out, inputs);
+        rng_weight(&r, weight, (size_t)count, inputs);
+        rng_bias(&r, bias, (size_t)out, inputs);
         cr_assert_eq(fnv_words(FNV_START, weight, count), of_weight, "layer %d: weight", i);
         cr_assert_eq(fnv_words(FNV_START, bias, out), of_bias, "layer %d: bias", i);
     }
