@@ -50,13 +50,16 @@ duet_var *run_batch_norm(struct graph_run *r, const struct graph_node *n) {
     config.synchronised = t->sync_bn;
     config.eval = !number(n, 2);
     const struct graph_node *next = n + 1;
-    if (feeds(g, n->y, next, "relu"))
-        return r->at[next->y].var = batch_norm_relu(t, value(r, n, 0), w, b, &config);
+    int nodes = 1; /* that are done at once */
+    if (feeds(g, n->y, next, "relu")) nodes = 2;
     if (feeds(g, n->y, next, "add") && feeds(g, next->y, next + 1, "relu")) {
         int other = next->operands[next->operands[0] == n->y];
         if (other >= 0 && graph_same_shape(&g->values[n->y].shape, &g->values[other].shape))
-            return r->at[next->y].var = r->at[next[1].y].var =
-                       batch_norm_add_relu(t, value(r, n, 0), w, b, &config, r->at[other].var);
+            nodes = 3, config.residual = r->at[other].var;
     }
-    return batch_norm(t, value(r, n, 0), w, b, &config);
+    config.relu = nodes > 1;
+    duet_var *y = batch_norm(t, value(r, n, 0), w, b, &config);
+    for (int i = 1; i < nodes; i++)
+        r->at[n[i].y].var = y;
+    return y;
 }

@@ -262,15 +262,25 @@ struct norm_config norm_config_default(const struct buffer *b) {
     return config;
 }
 
-static duet_var *layer(duet_tape *t, duet_var *x, struct param *w, struct param *b,
-                       const struct norm_config *config, duet_var *residual, int with_relu) {
-    x = to_device_layout(t, x);
+/* The residual in the device's layout, before x. */
+static duet_var *residual_of(duet_tape *t, duet_var *x, duet_var *residual) {
+    residual = to_device_layout(t, residual);
+    if (tape_stuck(t, x) || !residual || tensor_same_shape(&x->value, &residual->value))
+        return residual;
+    return tape_refuse(t, "add: a tensor of %s and one of %s: check the model", SHAPE(&x->value),
+                       SHAPE(&residual->value));
+}
+
+duet_var *batch_norm(duet_tape *t, duet_var *x, struct param *w, struct param *b,
+                     const struct norm_config *config) {
+    duet_var *residual = config->residual ? residual_of(t, x, config->residual) : NULL;
+    x = t->error ? NULL : to_device_layout(t, x);
     if (!x || tape_check_params(t, "batch_norm", w, b) || tape_fail(t, check(t, x, w, config)))
         return NULL;
     if (!is_eval(t, config) && tape_fail(t, check_count(t, x, config))) return NULL;
     struct node node = {.backward = backward,
                         .op = OP_BATCH_NORM_FORWARD,
-                        .spares = with_relu ? SPARES_X2 : SPARES_X2 | SPARES_Y,
+                        .spares = config->relu ? SPARES_X2 : SPARES_X2 | SPARES_Y,
                         .segment_grads = segment_grads,
                         .x = x,
                         .x2 = residual,
@@ -278,31 +288,11 @@ static duet_var *layer(duet_tape *t, duet_var *x, struct param *w, struct param 
                         .b = b,
                         .exchanged = is_exchanged(t, config),
                         .eval = is_eval(t, config)};
-    node.args.p.norm = (struct norm_args){config->epsilon, config->momentum, with_relu};
+    node.args.p.norm = (struct norm_args){config->epsilon, config->momentum, config->relu};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, forward(t, &node, config))) return NULL;
     return tape_append(t, &node, node.args.out[0],
                        tape_needs_grad(x, w, b) || (residual && residual->needs_grad));
-}
-
-duet_var *batch_norm(duet_tape *t, duet_var *x, struct param *w, struct param *b,
-                     const struct norm_config *config) {
-    return layer(t, x, w, b, config, NULL, 0);
-}
-
-duet_var *batch_norm_relu(duet_tape *t, duet_var *x, struct param *w, struct param *b,
-                          const struct norm_config *config) {
-    return layer(t, x, w, b, config, NULL, 1);
-}
-
-duet_var *batch_norm_add_relu(duet_tape *t, duet_var *x, struct param *w, struct param *b,
-                              const struct norm_config *config, duet_var *residual) {
-    residual = to_device_layout(t, residual);
-    if (tape_stuck(t, x) || !residual) return NULL;
-    if (!tensor_same_shape(&x->value, &residual->value))
-        return tape_refuse(t, "add: a tensor of %s and one of %s: check the model",
-                           SHAPE(&x->value), SHAPE(&residual->value));
-    return layer(t, x, w, b, config, residual, 1);
 }
 
 /* ---- the function of duet.h ---- */

@@ -16,20 +16,16 @@ static const struct layer *layer_at(duet_tape *t, int i) {
                              i, t->layer_count);
 }
 
-static struct norm_config norm_of(const duet_tape *t, const struct layer *l) {
+static duet_var *normalise(duet_tape *t, const struct layer *l, duet_var *x, int with_relu,
+                           duet_var *residual) {
     struct norm_config config = norm_config_default(&t->buffers->buffer[l->buffers]);
     config.epsilon = l->epsilon;
     config.momentum = l->momentum;
     config.synchronised = t->sync_bn;
-    return config;
-}
-
-static duet_var *normalise(duet_tape *t, const struct layer *l, duet_var *x, int with_relu,
-                           duet_var *residual) {
-    struct norm_config config = norm_of(t, l);
+    config.relu = with_relu;
+    config.residual = residual;
     struct param *w = &t->step.params->param[l->weight], *b = &t->step.params->param[l->bias];
-    if (residual) return batch_norm_add_relu(t, x, w, b, &config, residual);
-    return (with_relu ? batch_norm_relu : batch_norm)(t, x, w, b, &config);
+    return batch_norm(t, x, w, b, &config);
 }
 
 static duet_var *drop(duet_tape *t, const struct layer *l, duet_var *x) {

@@ -114,13 +114,14 @@ static size_t apart(const struct tensor *a, const struct tensor *b) {
 }
 
 /* 1 if b follows a, its gradient has the same distance from a's as its value, and both are in one
- * group. In a shard the next parameter may be elsewhere. */
+ * group and have missed as many updates. In a shard the next parameter may be elsewhere. */
 static int in_step(const struct optimizer *o, const struct param_set *set, const struct param *a,
                    const struct param *b) {
     return b->value_offset - (a->value_offset + a->count) < PARAM_ALIGN &&
            apart(&a->value, &b->value) == b->value_offset - a->value_offset &&
            apart(&a->grad, &b->grad) == b->value_offset - a->value_offset &&
-           group_of(o, set, a) == group_of(o, set, b);
+           group_of(o, set, a) == group_of(o, set, b) &&
+           o->missed[a - set->param] == o->missed[b - set->param];
 }
 
 enum op optimizer_op(const struct optimizer_config *c, struct op_args *args) {
@@ -159,18 +160,6 @@ static int update(struct optimizer *o, struct param_set *set, const struct param
     return launch(device_compute(set->device), op, &args);
 }
 
-int optimizer_step(struct optimizer *o, struct param_set *set, const struct step_block *step) {
-    const struct param *first = NULL, *last = NULL;
-    for (int i = set->count - 1; i >= 0; i--) { /* values are in reverse order of registration */
-        const struct param *p = &set->param[i];
-        if (!param_trains(p)) continue;
-        if (first && !in_step(o, set, last, p)) CHECK(update(o, set, first, last, step));
-        if (!first || !in_step(o, set, last, p)) first = p;
-        last = p;
-    }
-    return first ? update(o, set, first, last, step) : OK;
-}
-
 /* The step block of a group for parameters that have missed `missed` updates. */
 static int write_schedule(struct optimizer *o, int group, struct step_block *step,
                           const struct step_block *now, int64_t missed) {
@@ -179,23 +168,27 @@ static int write_schedule(struct optimizer *o, int group, struct step_block *ste
                         sizeof own);
 }
 
-int optimizer_step_used(struct optimizer *o, struct param_set *set, struct step_block *step,
-                        const char *used, const struct step_block *now) {
+int optimizer_step(struct optimizer *o, struct param_set *set, struct step_block *step,
+                   const char *used, const struct step_block *now) {
+    const struct param *first = NULL, *last = NULL;
     int64_t written[OPTIMIZER_GROUPS + 1] = {0}; /* the missed updates that each block is for */
-    for (int i = set->count - 1; i >= 0; i--) {
-        if (!param_trains(&set->param[i])) continue;
-        if (!used[i]) {
-            o->missed[i]++;
+    for (int i = set->count - 1; i >= 0; i--) {  /* values are in reverse order of registration */
+        const struct param *p = &set->param[i];
+        int64_t *in_block = &written[(int)o->group_of[i]];
+        if (!param_trains(p) || (used && !used[i])) {
+            o->missed[i] += param_trains(p);
             continue;
         }
-        int group = o->group_of[i];
-        if (o->missed[i] != written[group])
-            CHECK(write_schedule(o, group, step, now, o->missed[i]));
-        written[group] = o->missed[i];
-        CHECK(update(o, set, &set->param[i], &set->param[i], step));
+        int joins = first && in_step(o, set, last, p);
+        if (first && !joins) CHECK(update(o, set, first, last, step));
+        if (o->missed[i] != *in_block)
+            CHECK(write_schedule(o, o->group_of[i], step, now, o->missed[i]));
+        *in_block = o->missed[i];
+        if (!joins) first = p;
+        last = p;
     }
-    if (!*written) return OK;
-    return stream_write(device_compute(o->device), step, now, sizeof *now);
+    if (first) CHECK(update(o, set, first, last, step));
+    return *written ? stream_write(device_compute(o->device), step, now, sizeof *now) : OK;
 }
 
 void optimizer_schedule(struct step_block *step, const struct optimizer_config *config,

@@ -95,16 +95,14 @@ struct step_block optimizer_block_of_group(const struct optimizer *o, int g,
 int optimizer_write_groups(struct optimizer *o, const struct step_block *now);
 
 /* Enqueues, on the compute stream, the update of each parameter that is not frozen. It reads the
- * learning rate and the other fields that optimizer_schedule fills in from *step, in device
- * memory. */
-int optimizer_step(struct optimizer *o, struct param_set *set, const struct step_block *step);
-
-/* The same if some parameters have no gradient (PyTorch's None). If used[i] is 0, parameter i and
- * its state do not change. From then on that parameter counts its own updates, as in PyTorch, where
- * t and the first update are per parameter. `now` is a host copy of *step, which is rewritten for
- * such parameters and restored at the end. It must not be recorded. */
-int optimizer_step_used(struct optimizer *o, struct param_set *set, struct step_block *step,
-                        const char *used, const struct step_block *now);
+ * learning rate and the other fields that optimizer_schedule fills in from *step, in device memory.
+ *
+ * `used` NULL: all have a gradient. If used[i] is 0, parameter i has none (PyTorch's None), and it
+ * and its state do not change. From then on that parameter counts its own updates, as in PyTorch,
+ * where t and the first update are per parameter. `now` is a host copy of *step, which is rewritten
+ * for such parameters and restored at the end. */
+int optimizer_step(struct optimizer *o, struct param_set *set, struct step_block *step,
+                   const char *used, const struct step_block *now);
 
 /* Fills in the step block's fields for update number `update` (from 0), on the host. */
 void optimizer_schedule(struct step_block *step, const struct optimizer_config *config,

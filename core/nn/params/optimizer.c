@@ -116,10 +116,7 @@ int duet_optimizer_set_lr(duet_optimizer *o, int group, double lr) {
 
 int optimizer_update(duet_optimizer *o, const struct step_block *now) {
     struct duet_params *p = o->params;
-    o->left_out |= param_set_lacks(&p->set, p->has_grad);
-    struct param_set *set = param_set_own(&p->set);
-    return o->left_out ? optimizer_step_used(&o->optimizer, set, p->step, p->has_grad, now)
-                       : optimizer_step(&o->optimizer, set, p->step);
+    return optimizer_step(&o->optimizer, param_set_own(&p->set), p->step, p->has_grad, now);
 }
 
 int duet_optimizer_step(duet_optimizer *o) {

@@ -11,7 +11,6 @@ struct duet_optimizer {
     struct optimizer optimizer;
     double lr;
     int64_t updates; /* so far */
-    int left_out;    /* 1: in one of them a parameter had no gradient */
 };
 
 /* Makes an optimizer, and runs an update with the step block in params->step, whose host copy is

@@ -170,7 +170,7 @@ int duet_sgd(duet_params *params, double lr, int batch_size) {
     if (batch_size < 1) return fail(ERR_USAGE, "sgd: batch size %d: give at least 1", batch_size);
     struct step_block step = {.learning_rate = (float)(lr / batch_size)};
     CHECK(stream_write(device_compute(params->set.device), params->step, &step, sizeof step));
-    return optimizer_step(&params->sgd, param_set_own(&params->set), params->step);
+    return optimizer_step(&params->sgd, param_set_own(&params->set), params->step, NULL, &step);
 }
 
 int duet_zero_grad(duet_params *params) {

@@ -165,13 +165,10 @@ static int put_optimizer(struct state *s, int64_t updates) {
     copy_parts(s, 1);
     CHECK(write_state(s));
     o->updates = updates;
-    o->left_out = 0;
     for (int i = 0; i < count; i++)
         if (s->updates[i] > o->updates) o->updates = s->updates[i];
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         o->optimizer.missed[i] = o->updates - s->updates[i];
-        o->left_out |= o->optimizer.missed[i] > 0;
-    }
     return OK;
 }
 

@@ -199,6 +199,8 @@ struct norm_config {
     double momentum;       /* PyTorch's default: 0.1; below 0: its None, the mean of all batches */
     int eval;              /* 1: runs as in evaluation, even in a training pass; needs running */
     int synchronised;      /* 1: SyncBatchNorm, the statistics of all segments */
+    int relu;              /* 1: relu(y) in the same pass over x, with the same bits, or */
+    duet_var *residual;    /* relu(y + residual); NULL: none, else relu is 1 */
     struct tensor running; /* F32 (2, C): running_mean, running_var */
     struct tensor batches; /* I64 (1): num_batches_tracked */
 };
@@ -212,12 +214,6 @@ struct norm_config norm_config_default(const struct buffer *b);
  * uses running. In PyTorch: nn.BatchNorm2d, nn.BatchNorm1d, nn.SyncBatchNorm. */
 duet_var *batch_norm(duet_tape *t, duet_var *x, struct param *w, struct param *b,
                      const struct norm_config *config);
-
-/* relu(batch_norm(x)) and relu(add(batch_norm(x), residual)), the same bits, in one pass over x. */
-duet_var *batch_norm_relu(duet_tape *t, duet_var *x, struct param *w, struct param *b,
-                          const struct norm_config *config);
-duet_var *batch_norm_add_relu(duet_tape *t, duet_var *x, struct param *w, struct param *b,
-                              const struct norm_config *config, duet_var *residual);
 
 /* y = (x - mean) / sqrt(var + epsilon) * w + b, with the mean and the biased variance of each run
  * of the last `dims` dimensions of x, or of each of `groups` equal groups of channels of x

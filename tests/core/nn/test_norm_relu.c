@@ -14,16 +14,13 @@ struct outcome {
 /* What the residual is. */
 enum residual { NONE, LEAF, OF_X, USED_TWICE, RESIDUALS };
 
-static duet_var *network(duet_tape *t, struct param *p, const struct norm_config *config,
-                         duet_var *x, enum residual kind, int fused) {
+static duet_var *network(duet_tape *t, struct param *p, struct norm_config config, duet_var *x,
+                         enum residual kind, int fused) {
     duet_var *h = duet_relu(t, x), *r = kind == OF_X ? duet_relu(t, h) : x;
-    duet_var *y;
-    if (kind == NONE)
-        y = fused ? batch_norm_relu(t, h, &p[0], &p[1], config)
-                  : duet_relu(t, batch_norm(t, h, &p[0], &p[1], config));
-    else
-        y = fused ? batch_norm_add_relu(t, h, &p[0], &p[1], config, r)
-                  : duet_relu(t, duet_add(t, batch_norm(t, h, &p[0], &p[1], config), r));
+    config.relu = fused;
+    config.residual = fused && kind != NONE ? r : NULL;
+    duet_var *y = batch_norm(t, h, &p[0], &p[1], &config);
+    if (!fused) y = duet_relu(t, kind == NONE ? y : duet_add(t, y, r));
     return to_plain(t, kind == USED_TWICE ? duet_add(t, y, r) : y);
 }
 
@@ -61,7 +58,7 @@ static void run_network(int math, int training, int synchronised, enum residual 
     struct tensor in = tensor_plain(input, DTYPE_F32, 4, (int[]){ROWS, C, 2, 2}), grad = in;
     grad.data = root;
     duet_var *leaf = tape_leaf(net.tape, &in, 1);
-    duet_var *y = network(net.tape, params.param, &config, leaf, kind, fused);
+    duet_var *y = network(net.tape, params.param, config, leaf, kind, fused);
     MUST(tape_error(net.tape));
     MUST(copy_to_host(stream, o->y, y->value.data, sizeof o->y));
     if (training) {

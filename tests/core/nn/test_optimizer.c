@@ -90,7 +90,7 @@ static int compare(struct device *d, const int *order, const struct optimizer_co
         MUST(stream_write(device_compute(d), step, &block, sizeof block));
         set_gradients(&set[0], s), set_gradients(&set[1], s);
         int done = update_spans(d, config->kind);
-        MUST(optimizer_step(&o[0], &set[0], step));
+        MUST(optimizer_step(&o[0], &set[0], step, NULL, NULL));
         launches = update_spans(d, config->kind) - done;
         update_one_by_one(&o[1], &set[1], step);
     }
@@ -259,7 +259,7 @@ static void with_a_gap(struct device *d, const struct optimizer_config *config, 
         optimizer_schedule(&block, config, 0.25, update++);
         MUST(stream_write(device_compute(d), step, &block, sizeof block));
         set_gradients(&set, s);
-        MUST(optimizer_step_used(&o, &set, step, used, &block));
+        MUST(optimizer_step(&o, &set, step, used, &block));
     }
     MUST(param_read_value(&set, 1, value));
     optimizer_free(&o), param_set_free(&set);
