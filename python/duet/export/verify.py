@@ -2,10 +2,11 @@
 compares its loss and gradients with the model's.
 
 Three batches are compared: the example inputs; other numbers right after them, which finds state
-that forward keeps; and another number of samples. Each is compared with PyTorch's float32. If
-something differs by more than FLOOR, float64 shows how close a right answer is. This finds what
-torch.export does not see: state, hooks on gradients, an autograd.Function with its own backward,
-reentrant checkpoints.
+that forward keeps; and another number of samples. Each is compared with PyTorch's float32: the
+loss, the gradients, and what the step adds to buffers. If something differs by more than FLOOR,
+float64 shows how close a right answer is. This finds what torch.export does not see: state, hooks
+on gradients, an autograd.Function with its own backward, reentrant checkpoints. Dropout is off on
+both sides; its settings must be equal in all batches.
 """
 
 import bisect
@@ -29,10 +30,11 @@ from .trace import copied, traced_values
 
 TIMES = 4  # as far from float64 as PyTorch's own float32
 # Where PyTorch's float32 is exact by chance, Duet may be off by the roundings of long sums: of the
-# parameter's own gradient; and of all gradients, for one that is nothing but roundings.
-FLOOR, NOTHING = 1e-5, 1e-6
+# parameter's own gradient; and of all gradients, for one that is nothing but roundings. That is
+# known from float64, in which it is ZERO, relative to all; until then, SOME of all is allowed.
+FLOOR, NOTHING, SOME, ZERO = 1e-5, 1e-6, 1e-8, 1e-10
 ROUNDED = 2.0 ** -21  # of parameters, relative: some roundings of float32
-ALL_ROUNDINGS = 0.1  # of a gradient that float32 has as far from float64, relative to it
+ALL_ROUNDINGS = 0.1  # of a gradient: float32 is not as far from float64, except near a corner
 ALONE = 1e-4  # of a model that cannot compute in float64, relative to float32
 APART = 3e-5  # of a line's numbers, which differ by more than float32 rounds
 RATE = 2.0 ** 40  # a step with it says the gradient: (before - after) / RATE
@@ -56,17 +58,20 @@ def _norm(x):
 # ---- PyTorch's answer
 
 class _Mode(torch.overrides.TorchFunctionMode):
-    """Runs forward without dropout, and in dtype where forward names float32."""
+    """Runs forward without dropout, and in dtype where forward names float32. `dropped` has the
+    settings of the dropouts."""
 
     def __init__(self, dtype):
         super().__init__()
-        self.dtype = dtype
+        self.dtype, self.dropped = dtype, []
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
         if "dropout" in getattr(function, "__name__", "") and function != torch.native_dropout:
+            self.dropped.append((args[1:], {**kwargs, "input": None}))
             return args[0] if args else kwargs["input"]
         if function is F.scaled_dot_product_attention:
+            self.dropped.append(args[4:5] or kwargs.get("dropout_p"))
             args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
             kwargs.update({"dropout_p": 0.0} if len(args) < 5 else {})
         if self.dtype == torch.float64:
@@ -80,14 +85,16 @@ def _target(shape):
     return numpy.random.RandomState(3).standard_normal(shape).astype("f4")
 
 
+# `gradients` also has what is added to buffers.
 _Answer = collections.namedtuple("_Answer", "loss gradients copy", defaults=[None])
 
 
 class _Copy:
-    """A copy of the model, in float64 or float32, which gets one batch after another. moved is the
-    number of a draw that moves each parameter by about float32's rounding errors."""
+    """A copy of the model, in float64 or float32, which gets one batch after another, each with the
+    buffers of the exported file. moved is the number of a draw that moves each parameter by about
+    float32's rounding errors."""
 
-    def __init__(self, model, result_of, dtype, updated, moved=0):
+    def __init__(self, model, result_of, dtype, buffers, moved=0):
         self.result_of, self.dtype, self.batches = result_of, dtype, 0
         self.model = model = copied(model).cpu()
         for module in model.modules():
@@ -100,11 +107,11 @@ class _Copy:
         of_moves = torch.Generator().manual_seed(moved)
         for p in model.parameters() if moved else ():
             p.data *= 1 + ROUNDED * torch.randn(p.shape, generator=of_moves, dtype=p.dtype)
-        self.updated = {name: model.get_buffer(name).clone() for name in updated}
+        self.buffers = {name: model.get_buffer(name).clone() for name in buffers}
 
     def answer(self, batch, backward=True):
-        """The loss and its gradients. The exported file updates the buffers in `updated` itself."""
-        for name, numbers in self.updated.items():
+        """The loss, its gradients, and what is added to buffers."""
+        for name, numbers in self.buffers.items():
             self.model.get_buffer(name).data.copy_(numbers)
         self.batches += 1  # the draws are equal in all copies, and differ from those of the trace
         for seed in (random.seed, numpy.random.seed, torch.manual_seed):
@@ -112,7 +119,7 @@ class _Copy:
         drawn, default = torch.get_rng_state(), torch.get_default_dtype()
         torch.set_default_dtype(self.dtype)
         try:
-            with _Mode(self.dtype), torch.enable_grad():
+            with _Mode(self.dtype) as mode, torch.enable_grad():
                 self.model.zero_grad()
                 y = self.result_of(self.model(*(  # of copies, in which forward may write
                     x.to(self.dtype if x.is_floating_point() else x.dtype, copy=True)
@@ -122,10 +129,12 @@ class _Copy:
                     loss.backward()
         finally:
             torch.set_default_dtype(default)
-        self.draws = not torch.equal(torch.get_rng_state(), drawn)
+        self.draws, self.dropped = not torch.equal(torch.get_rng_state(), drawn), mode.dropped
         return _Answer(loss.item(), {
-            name: torch.zeros_like(p) if p.grad is None else p.grad
-            for name, p in self.model.named_parameters() if p.requires_grad}, self)
+            **{name: torch.zeros_like(p) if p.grad is None else p.grad
+               for name, p in self.model.named_parameters() if p.requires_grad},
+            **{name: self.model.get_buffer(name).detach() - before
+               for name, before in self.buffers.items() if before.is_floating_point()}}, self)
 
 
 # ---- Duet's
@@ -141,8 +150,9 @@ def _read(path):
 
 @contextlib.contextmanager
 def duets(path, inputs, target, trained=()):
-    """Runs the exported file during the block, which gets a function that waits for its loss and
-    the gradients of these parameters: what a step of RATE subtracts."""
+    """Runs the exported file during the block, which gets a function that waits for its loss, the
+    gradients of these parameters, which are what a step of RATE subtracts, and what is added to
+    buffers."""
     data, saved = path.with_name("verify.safetensors"), path.with_name("saved.safetensors")
     save_dataset(data, inputs[0] if len(inputs) == 1 else tuple(inputs), target)
     with started("train", model=path, dataset=data, loss="mse", batch_size=len(target), steps=1,
@@ -152,19 +162,22 @@ def duets(path, inputs, target, trained=()):
             loss = result().runs[0].losses[0]
             before, after = (_read(one) for one in (path.with_suffix(".safetensors"), saved))
             return _Answer(loss, {
-                name: (x - after[name]) * numpy.float32(1 / RATE)
-                for name, x in before.items() if name in trained and name in after})
+                name: (x - after[name]) * numpy.float32(1 / RATE) if name in trained else
+                after[name] - x for name, x in before.items() if name in after})
         yield answer
 
 
 # ---- both, side by side
 
 class _Distances:
-    """The distances of answers from this one: a number for the loss and one for each gradient."""
+    """The distances of answers from this one: a number for the loss, and one for each gradient of
+    `count` parameters and each buffer."""
 
-    def __init__(self, answer):
+    def __init__(self, answer, count):
         self.answer, self.names = answer, numpy.array(["the loss", *answer.gradients])
         self.size = numpy.array([abs(answer.loss), *map(_norm, answer.gradients.values())])
+        self.of_parameters = slice(1, 1 + count)
+        self.whole = numpy.linalg.norm(self.size[self.of_parameters])
 
     def of(self, other):
         """A gradient that Duet does not compute is 0."""
@@ -172,13 +185,15 @@ class _Distances:
             _norm(g - torch.as_tensor(other.gradients.get(name, 0.0)))
             for name, g in self.answer.gradients.items())])
 
-    def differing(self, off, near, times=TIMES):
+    def differing(self, off, near, zero, times=TIMES):
         """Which of these distances are too large, and the largest one relative to its bound. near
-        has the distances of an answer that is right except for roundings."""
-        whole, limit = numpy.linalg.norm(self.size[1:]), FLOOR * self.size
+        has the distances of an answer that is right except for roundings. zero: which are nothing
+        but roundings."""
+        limit = FLOOR * self.size
+        of_all = numpy.where(zero, NOTHING, numpy.full(len(limit), SOME)) * self.whole
         limit[0] += times * near[0]
-        limit[1:] += NOTHING * whole + times * numpy.maximum(
-            near[1:], numpy.linalg.norm(near[1:]) / (whole or 1) * self.size[1:])
+        limit[1:] += of_all[1:] + times * numpy.maximum(near[1:], numpy.linalg.norm(
+            near[self.of_parameters]) / (self.whole or 1) * self.size[1:])
         most = numpy.divide(off, limit, where=limit > 0, out=(off > 0).astype(float))
         return [*self.names[~(off <= limit)]], most.max()
 
@@ -212,7 +227,7 @@ class _Verification:
         self.shape, self.program, self.ops = [*map(int, shape[1:])], program, ops
         self.text, self.most = re.sub(r"((?:= dropout\(.*\bp|dropout_p)=)[^,)]+", r"\g<1>0",
                                       path.read_text(encoding="utf-8")), 0.0
-        self.updated = re.findall(r"^update (\S+) =", self.text, re.M)
+        self.buffers = re.findall(r"^buffer (\S+):", self.text, re.M)
         self.trained = [name for name, p in model.named_parameters() if p.requires_grad]
         path.write_text(self.text, encoding="utf-8")  # dropout draws other masks in PyTorch
         self.inputs = [x.detach().cpu() if isinstance(x, torch.Tensor) else x for x in inputs]
@@ -221,11 +236,12 @@ class _Verification:
             sum(p.numel() for p in model.parameters()) > MANY
         self.count = 2 if self.large else 4  # a BatchNorm of two may be all roundings
         self.rounds = 0.0  # how far float32 is from float64, of the size, where that is known
+        self.zero = False  # which gradients are nothing but roundings, where that is known
 
     def answer(self, batches, after=None, dtype=torch.float32, moved=0, backward=True):
         """The answer of a copy of the model for the last of these batches. after: the previous
         batch's answer."""
-        copy = after.copy if after else _Copy(self.model, self.result_of, dtype, self.updated,
+        copy = after.copy if after else _Copy(self.model, self.result_of, dtype, self.buffers,
                                               moved)
         try:
             for batch in batches[copy.batches:-1]:
@@ -246,7 +262,7 @@ class _Verification:
                    self.trained) as of_text:
             try:
                 answer = self.answer(batches, after)
-                distances = _Distances(answer)
+                distances = self.distances(answer)
                 finite = numpy.isfinite(distances.size).all()
             except ExportError:
                 if not drawn:
@@ -266,34 +282,45 @@ class _Verification:
             raise _Unverified
         # Three times as far from float32 is at most four times as far from float64.
         differ, most = distances.differing(distances.of(text), self.rounds * distances.size,
-                                           TIMES - 1)
+                                           self.zero, TIMES - 1)
         if differ:
             differ, most = self.beside_exact(batches, text, answer)
+        self.dropped = getattr(self, "dropped", answer.copy.dropped)
+        if self.dropped != answer.copy.dropped:
+            raise ExportError(f"duet.export: {type(self.model).__name__} has other dropouts for "
+                              f"{what} than for the example inputs: {_WHY[what]}")
         self.most = max(self.most, most)
         if differ:
             raise ExportError(self.told(what, differ, text, answer, batches[-1]))
         return answer
 
+    def distances(self, answer):
+        return _Distances(answer, len(self.trained))
+
     def beside_exact(self, batches, text, near):
         """What differs from float64 by more than PyTorch's float32 (`near`), and the largest
         difference relative to its bound."""
         try:
-            distances = _Distances(self.answer(batches, dtype=torch.float64))
+            distances = self.distances(self.answer(batches, dtype=torch.float64))
         except ExportError:  # there are ops of float32 alone
-            distances = _Distances(near)
-            return distances.differing(distances.of(text), ALONE * distances.size, TIMES - 1)
-        off, allowed = distances.of(text), distances.of(near)
+            distances = self.distances(near)
+            return distances.differing(distances.of(text), ALONE * distances.size, False, TIMES - 1)
+        off, allowed, size = distances.of(text), distances.of(near), distances.size
         # A gradient that is 0 except for rounding, as for a bias before BatchNorm, allows nothing.
-        rounds = allowed / numpy.maximum(distances.size, 1e-30)
-        self.rounds = numpy.where(rounds > ALL_ROUNDINGS, 0, numpy.minimum(rounds, 1e-3))
-        differ, most = distances.differing(off, allowed)
+        self.zero = size <= ZERO * distances.whole
+        self.rounds = numpy.where(self.zero, 0, numpy.minimum(
+            allowed / numpy.maximum(size, 1e-30), 1e-3))
+        # Others that differ as much between float32 and float64 have state, if no corner is near.
+        apart = ~self.zero & (allowed > ALL_ROUNDINGS * size)
+        off, allowed = numpy.maximum(off, apart * allowed), ~apart * allowed
+        differ, most = distances.differing(off, allowed, self.zero)
         # A number near a relu's corner may fall on either side in float32: that is seen where
         # parameters are moved by as little.
         for moved in range(1, 9):
             if differ:
                 other = self.answer(batches, dtype=torch.float64, moved=moved)
                 allowed = numpy.maximum(allowed, distances.of(other))
-                differ, most = distances.differing(off, allowed)
+                differ, most = distances.differing(off, allowed, self.zero)
         return differ, most
 
     def refuse_state_outside(self, batch, loss):
@@ -326,7 +353,8 @@ class _Verification:
         name = differ[-1]  # the last one: what is behind it has the right gradients
         uses = [line for line in lines
                 if line.startswith("%") and re.search(rf"[ (]{re.escape(name)}[,)]", line)]
-        return (f"{says}the gradient of {name} is "
+        kind = "the gradient of" if name in self.trained else "what is added to"
+        return (f"{says}{kind} {name} is "
                 f"{numpy.linalg.norm(text.gradients.get(name, 0)):.4g}, "
                 f"PyTorch's {_norm(answer.gradients[name]):.4g}, at or behind "
                 f"{(uses or ['no line'])[-1]}: {_UNSEEN}")
