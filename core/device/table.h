@@ -30,8 +30,9 @@ struct device_ops {
     int (*probe)(int *count);                    /* implements device_probe */
     void (*libraries)(char *text, size_t bytes); /* device_libraries; NULL: it uses none */
 
-    /* start sets memory, ledger.capacity, layout, compute, comm and copy. stop ends the streams and frees
-     * all memory, also after a start that failed halfway. device.c frees the struct itself. */
+    /* start sets memory, ledger.capacity, layout, compute, comm and copy. stop ends the streams and
+     * frees all memory, also after a start that failed halfway. device.c frees the struct
+     * itself. */
     int (*start)(struct device *device);
     void (*stop)(struct device *device);
 
