@@ -95,12 +95,11 @@ static void post_flags(const struct host_ranks *ranks, const struct executor_cal
             kind == PLAN_SHOWN ? slot_of(ranks, call, me) : head_of(ranks, call, step, 1);
         slot->signature = call->signature;
         slot->more = call->more;
-        comm_post_flag_light(ranks->all.comm, (struct comm_flag *)slot, epoch);
+        comm_post_flag((struct comm_flag *)slot, epoch);
         return;
     }
     for (uint64_t left = step->post_ranks; left; left &= left - 1)
-        comm_post_flag_light(ranks->all.comm,
-                             ranks->flags[__builtin_ctzll(left)] + kind * ranks->all.n + me, epoch);
+        comm_post_flag(ranks->flags[__builtin_ctzll(left)] + kind * ranks->all.n + me, epoch);
 }
 
 /* Sums of floats, as DDP makes them. */

@@ -64,7 +64,6 @@ struct board {
     uint64_t stop_at;   /* all ranks stop at this look; 0: none */
     uint32_t asked;     /* the signal that asks the job to stop; 0: none */
     uint64_t warned_ns; /* when a rank last warned of a long wait; 0: never */
-    uint32_t heavy; /* 1: some rank cannot run others' fences; written before the first barrier */
     struct card cards[MAX_DEVICES];
     struct announcement announced[MAX_DEVICES][ANNOUNCED];
 };

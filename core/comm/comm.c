@@ -69,11 +69,9 @@ static int find_job(struct comm *comm, const struct comm_options *options) {
 static int meet(struct comm *comm) {
     const int64_t second = comm->alone && comm->rank ? 1000000000 : 0;
     board_note_process(comm->board, comm->rank, getpid());
-    if (!comm_can_post_lightly()) __atomic_store_n(&comm->board->heavy, 1, __ATOMIC_RELAXED);
     comm->timeout_ns += second; /* rank 0 knows who has not come, and speaks first */
     int code = pass_barrier(comm, "rendezvous", NULL);
     comm->timeout_ns -= second;
-    comm->light = !__atomic_load_n(&comm->board->heavy, __ATOMIC_RELAXED);
     return code;
 }
 

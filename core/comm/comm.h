@@ -12,7 +12,7 @@
  * message. After ERR_PEER another rank has failed, died or left. Other codes have their usual
  * meaning. After any error but ERR_USAGE only comm_abort and comm_close may be called.
  *
- * Threads: comm_wait_flag, comm_post_flag*, comm_distant_*, comm_check, comm_abort and the getters
+ * Threads: comm_wait_flag, comm_post_flag, comm_distant_*, comm_check, comm_abort and the getters
  * may be called from any thread at any time. comm_pass_descriptors, comm_gather, comm_barrier and
  * the calls announced with comm_announce are collective: all ranks make them in the same order, and
  * each rank from one thread at a time. */
@@ -171,10 +171,6 @@ int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
  * makes a system call only if somebody sleeps. epoch must not be below the flag's current one. It
  * cannot fail. */
 void comm_post_flag(struct comm_flag *flag, uint64_t epoch);
-
-/* The same for flags that are posted often and rarely slept on. It does not wait for the flag's
- * cache line; a waiter that goes to sleep pays instead. comm NULL: as comm_post_flag. */
-void comm_post_flag_light(const struct comm *comm, struct comm_flag *flag, uint64_t epoch);
 
 /* ---- distant waits: a GPU waits, or no single flag exists; the host keeps the deadline ---- */
 

@@ -23,17 +23,10 @@
  * R1.) The low 32 bits equal `seen` again only after exactly 2^32 epochs; the waiter then sleeps
  * one slice of wait.c too long.
  *
- * A light post (comm_post_flag_light) is W1 and W2 without any fence between them. W1 may stay in
- * the store buffer until the flag's cache line has arrived, while the writer continues. The waiter
- * then pays for both: between R1 and R2 it makes the kernel run a fence on every processor that
- * runs a rank (membarrier). If this fence is after the writer's W1, R2 sees W1; if it is before, W2
- * is after R1 and sees the sleeper. If the kernel has no such call, all posts have their fence.
- *
  * A waiter that is killed between R1 and R4 leaves `sleepers` too high. That costs the writer a
  * needless system call at each post, but no wake-up is lost. */
 #include <limits.h>
 #include <linux/futex.h>
-#include <linux/membarrier.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -112,11 +105,9 @@ static int spin_in_turn(struct comm *comm, const struct comm_flag *flag, uint64_
 }
 
 /* R1 to R4. May return before the flag has reached the epoch: the caller checks again. */
-static void sleep_on(const struct comm *comm, struct comm_flag *flag, uint64_t epoch,
-                     int64_t most_ns) {
+static void sleep_on(struct comm_flag *flag, uint64_t epoch, int64_t most_ns) {
     struct timespec most = {.tv_sec = most_ns / 1000000000, .tv_nsec = most_ns % 1000000000};
     __atomic_fetch_add(&flag->sleepers, 1, __ATOMIC_SEQ_CST);
-    if (comm->light) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
     uint64_t seen = __atomic_load_n(&flag->epoch, __ATOMIC_SEQ_CST);
     if (seen < epoch) syscall(SYS_futex, &flag->epoch, FUTEX_WAIT, (uint32_t)seen, &most, NULL, 0);
     __atomic_fetch_sub(&flag->sleepers, 1, __ATOMIC_SEQ_CST);
@@ -132,7 +123,7 @@ int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct 
     int code = OK;
     while (!code && !reached(flag, epoch)) {
         code = wait_poll(wait, &slice_ns);
-        if (!code) sleep_on(comm, flag, epoch, slice_ns);
+        if (!code) sleep_on(flag, epoch, slice_ns);
     }
     comm_distant_end(wait);
     return code;
@@ -152,20 +143,5 @@ int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
 void comm_post_flag(struct comm_flag *flag, uint64_t epoch) {
     __atomic_store_n(&flag->epoch, epoch, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&flag->sleepers, __ATOMIC_SEQ_CST))
-        syscall(SYS_futex, &flag->epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-int comm_can_post_lightly(void) {
-    return !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
-}
-
-void comm_post_flag_light(const struct comm *comm, struct comm_flag *flag, uint64_t epoch) {
-    if (!comm || !comm->light) {
-        comm_post_flag(flag, epoch);
-        return;
-    }
-    __atomic_store_n(&flag->epoch, epoch, __ATOMIC_RELEASE);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler keeps the order as well */
-    if (__atomic_load_n(&flag->sleepers, __ATOMIC_ACQUIRE))
         syscall(SYS_futex, &flag->epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }

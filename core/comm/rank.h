@@ -19,7 +19,6 @@ struct comm {
     int64_t warn_ns;     /* a wait this long is reported */
     int spin;            /* every rank has its own core, so spinning briefly beats sleeping */
     int64_t crowded;     /* until then other programs use its core and waits do not yield */
-    int light;           /* 1: every rank runs fences that another one requests: flag.c */
     int alone;           /* 1: no launcher watches the ranks, so they watch each other */
     struct board *board; /* NULL: the peers are imagined (imagine.c) */
     int board_fd;        /* on rank 0 of a job without a launcher; else -1 */
@@ -60,9 +59,6 @@ int wait_poll(struct wait *wait, int64_t *slice_ns);
 /* Waits until `flag` has reached `epoch`, for comm_wait_flag and for the barrier. The caller has
  * started `wait`, which names what is awaited. */
 int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct wait *wait);
-
-/* flag.c: from now on this process runs the fences that others request. 0: not supported. */
-int comm_can_post_lightly(void);
 
 /* cores.c: a waiting thread calls it. 1 if rank `peer` was last seen on the same core, or if its
  * core is unknown. */
