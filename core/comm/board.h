@@ -46,9 +46,7 @@ struct card {
     uint32_t left;       /* 1: comm_close was called, so the end of the process is not a failure */
     int32_t start_errno; /* why the program could not be started, 0 if it could */
     uint32_t core; /* 1 + the core of the last thread of the rank that had to wait; 0: unknown */
-    uint32_t where_claimed;   /* 1: a thread of the rank has begun to write `where` */
     uint64_t gather_bytes[2]; /* the rank's bytes for the gather in box 0 and 1 */
-    char where[BOARD_WHERE];  /* where the rank was waiting when a peer failed */
     /* whereabouts.c: a thread of the rank shows where it waits, and since when (0: no wait) */
     uint32_t shows;
     int64_t since_ns;

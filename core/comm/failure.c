@@ -8,18 +8,11 @@
 #include "base/error.h"
 #include "comm/rank.h"
 
-void note_where(struct comm *comm, const char *where) {
-    struct card *card = &comm->board->cards[comm->rank];
-    if (where[0] && !__atomic_exchange_n(&card->where_claimed, 1, __ATOMIC_ACQ_REL))
-        snprintf(card->where, sizeof card->where, "%s", where);
-}
-
 int failure_of_job(struct comm *comm, const char *where) {
     struct abort_record failure;
     if (!board_failure(comm->board, &failure)) return OK;
     if (failure.rank == comm->rank && failure.code != ERR_PEER)
         return fail(failure.code, "%s", failure.text);
-    note_where(comm, where);
     char first[BOARD_TEXT];
     snprintf(first, sizeof first, "%s", failure.text);
     /* Different calls are an error of both ranks: the one that saw it may have returned. */

@@ -10,7 +10,7 @@
 
 struct process {
     pid_t pid;     /* 0: not started */
-    int pidfd;     /* -1: the kernel has none; the loop then checks every few milliseconds */
+    int pidfd;     /* -1: the kernel has none; the loop then notices an end at its next look */
     int ended;     /* it stays a zombie until the job is over, so its id is not reused */
     int signalled; /* the launcher sent it a signal, so its exit status means nothing */
     int exit_code; /* once it has ended; 0 if a signal ended it */

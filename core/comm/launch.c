@@ -47,15 +47,11 @@ static void keep_exit_statuses(struct job *job) {
 }
 
 /* How long the poll loop may sleep. While the job ends, the sleeps are short, so that a machine
- * that stands still takes little of the time that ranks have to leave. Without pidfds nothing wakes
- * the loop when a rank ends. With them it looks up only to notice a rank that has aborted the job
- * and still runs. */
+ * that stands still takes little of the time that ranks have to leave. Otherwise the loop only has
+ * to notice a rank that has aborted the job and still runs. */
 static int poll_timeout_ms(const struct job *job) {
-    enum { ENDING_MS = 10, WITHOUT_PIDFD_MS = 20, WITH_PIDFDS_MS = 200 };
-    if (job->ending_since) return ENDING_MS;
-    for (int r = 0; r < job->world; r++)
-        if (job->ranks[r].pidfd < 0) return WITHOUT_PIDFD_MS;
-    return WITH_PIDFDS_MS;
+    enum { ENDING_MS = 10, RUNNING_MS = 200 };
+    return job->ending_since ? ENDING_MS : RUNNING_MS;
 }
 
 /* Called after each sleep of at most `slept_ms`. If clearly more time has passed, the launcher

@@ -68,10 +68,6 @@ int shares_core(struct comm *comm, int peer);
  * although another one has fewer ranks, the thread moves there, but only now and then. */
 void leave_shared_core(struct comm *comm, int peer);
 
-/* failure.c: records in this rank's card where it was waiting when the job failed. The first call
- * counts. */
-void note_where(struct comm *comm, const char *where);
-
 /* failure.c: fails with the job's first failure: ERR_PEER, or this rank's own code if it failed
  * first. OK if the job has not failed. `where`: where this rank was waiting, or "". */
 int failure_of_job(struct comm *comm, const char *where);

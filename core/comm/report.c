@@ -45,8 +45,8 @@ static void describe_where(const struct job *job, int culprit, char *text, size_
     text[0] = 0;
     for (int r = 0; r < job->world; r++) {
         const struct card *card = &job->board->cards[r];
-        if (r == culprit || !card->where[0]) continue;
-        snprintf(text, size, " while rank %d was in %.*s", r, BOARD_WHERE - 1, card->where);
+        if (r == culprit || !card->since_ns) continue;
+        snprintf(text, size, " while rank %d was in %.*s", r, BOARD_WHERE - 1, card->waits_in);
         return;
     }
 }

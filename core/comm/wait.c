@@ -73,7 +73,6 @@ static void name_ranks(const struct comm *comm, uint64_t ranks, char *text, size
 static int fail_job(struct wait *wait, int code, int blamed, const char *where, const char *text) {
     struct comm *comm = wait->comm;
     if (!board_abort(comm->board, blamed, code, text)) return failure_of_job(comm, where);
-    note_where(comm, where);
     return fail(code, "%s", text);
 }
 
@@ -149,13 +148,12 @@ static int deadline_passed(struct wait *wait, const char *where) {
     return fail_job(wait, ERR_TIMEOUT, wait->comm->rank, where, text);
 }
 
-/* In a long wait, shows the others what this rank waits in, and warns the user. */
+/* In a long wait, warns the user. */
 static void tell_of_long_wait(struct wait *wait, const char *where) {
     char ranks[RANK_NAMES], missing[RANK_NAMES + 8] = "";
     uint64_t absent = who_is_awaited(wait);
     name_ranks(wait->comm, absent, ranks, sizeof ranks);
     if (absent) snprintf(missing, sizeof missing, "rank%s %s", is_many(absent) ? "s" : "", ranks);
-    if (!wait->shown) whereabouts_show(wait, where);
     whereabouts_warn(wait, where, missing);
 }
 
@@ -182,7 +180,10 @@ int wait_poll(struct wait *wait, int64_t *slice_ns) {
     for (int r = 0; is_long && comm->alone && r < comm->world; r++)
         board_look_for_death(comm->board, r);
     int goes_on = !board_aborted(comm->board) && !gone && wait->left > 0;
-    if (!goes_on || is_long) describe(wait, where, sizeof where);
+    if (!goes_on || is_long) {
+        describe(wait, where, sizeof where);
+        whereabouts_show(wait, where);
+    }
     if (goes_on && is_long) tell_of_long_wait(wait, where);
     if (goes_on) return wait->reason.look ? wait->reason.look(wait->reason.context) : OK;
     if (board_aborted(comm->board)) return failure_of_job(comm, where);
@@ -195,6 +196,7 @@ int comm_check_call(struct comm *comm, const struct comm_wait_reason *reason) {
     if (!comm_is_aborted(comm)) return comm_check(comm);
     wait_start(&call, comm, reason);
     describe(&call, where, sizeof where);
+    whereabouts_show(&call, where);
     return failure_of_job(comm, where);
 }
 

@@ -1,9 +1,9 @@
 /* Records where each rank waits, so that a long wait can name the missing ranks.
  *
- * A rank that has waited for 50 ms writes the call and its start into its card on the board, and
- * clears both at the end of the wait. After ten seconds, or after DUET_WARN_AFTER seconds, it
- * prints a warning with the calls of all ranks; only the first rank to get there prints it. At the
- * deadline the same text is part of the error. */
+ * A rank that has waited for 50 ms, or whose wait fails, writes the call and its start into its
+ * card on the board, and clears the start at the end of the wait. After ten seconds, or after
+ * DUET_WARN_AFTER seconds, it prints a warning with the calls of all ranks; only the first rank to
+ * get there prints it. At the deadline the same text is part of the error. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static const int64_t AGAIN_NS = 60 * (int64_t)1000000000;
 /* If several threads of a rank wait, the first one shows its wait. */
 void whereabouts_show(struct wait *wait, const char *where) {
     struct card *card = &wait->comm->board->cards[wait->comm->rank];
-    if (__atomic_exchange_n(&card->shows, 1, __ATOMIC_ACQ_REL)) return;
+    if (wait->shown || __atomic_exchange_n(&card->shows, 1, __ATOMIC_ACQ_REL)) return;
     wait->shown = 1;
     for (size_t i = 0; i < sizeof card->waits_in; i++) {
         __atomic_store_n(&card->waits_in[i], where[i], __ATOMIC_RELAXED);
@@ -26,8 +26,9 @@ void whereabouts_show(struct wait *wait, const char *where) {
     __atomic_store_n(&card->since_ns, now_ns() - (wait->all - wait->left), __ATOMIC_RELEASE);
 }
 
+/* After a failure the card keeps the wait, for the launcher's report. */
 void comm_distant_end(struct wait *wait) {
-    if (!wait->shown) return;
+    if (!wait->shown || comm_is_aborted(wait->comm)) return;
     struct card *card = &wait->comm->board->cards[wait->comm->rank];
     wait->shown = 0;
     __atomic_store_n(&card->since_ns, 0, __ATOMIC_RELEASE);
