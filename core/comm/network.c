@@ -19,21 +19,17 @@ int network_is_wanted(const struct network_ops *by, int *wanted) {
     const char *backend = getenv("DUET_BACKEND");
     struct place place;
     *wanted = 0;
-    if (backend && strcmp(backend, "mpi") && strcmp(backend, "shm"))
-        return fail(ERR_USAGE,
-                    "environment variable DUET_BACKEND: %s: give mpi, or shm for shared memory",
+    if (backend && strcmp(backend, "mpi"))
+        return fail(ERR_USAGE, "environment variable DUET_BACKEND: %s: give mpi, or leave it out",
                     backend);
     if (!environment_is_of_a_rank()) return OK;
     CHECK(read_place_anywhere(&place, "start the ranks with mpirun"));
-    int shared = backend && !strcmp(backend, "shm"),
-        several = place.local_world < place.world && environment_is_of_mpi();
-    *wanted = several || (backend && !shared);
-    if (!*wanted || (by && !shared)) return OK;
-    return fail(ERR_USAGE, "%d of %d ranks are on this machine, and %s", place.local_world,
-                place.world,
-                shared ? "DUET_BACKEND=shm is for one machine: leave it out"
-                       : "this Duet was built without MPI, which moves bytes between machines: "
-                         "install libopenmpi-dev and build it again");
+    *wanted = backend || (place.local_world < place.world && environment_is_of_mpi());
+    if (!*wanted || by) return OK;
+    return fail(ERR_USAGE,
+                "%d of %d ranks are on this machine, and this Duet was built without MPI, which "
+                "moves bytes between machines: install libopenmpi-dev and build it again",
+                place.local_world, place.world);
 }
 
 /* The ranks' first message to each other. */
