@@ -54,7 +54,6 @@ static struct comm_wait_reason reason_of(struct runner *runner, int peer) {
         .number = work->number,
         .timeout_s = g->timeout_s,
         .spin_ns = work->task.by_waiter ? CALLER_SPIN_NS : 0,
-        .message = work->call.what == COLLECTIVE_SEND,
         .look = look_at_peers,
         .context = runner};
 }

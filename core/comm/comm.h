@@ -154,7 +154,6 @@ struct comm_wait_reason {
     /* How long the thread yields its core and checks again before it sleeps. It should be longer
      * than a sleep and a wake-up take. 0: it sleeps after a few microseconds. */
     int64_t spin_ns;
-    int message; /* 1: only the peer is awaited, as when two ranks answer each other */
     /* The waiting thread calls it each time before it sleeps. An error ends the wait. May be
      * NULL. */
     int (*look)(void *context);

@@ -54,7 +54,8 @@ static void move(struct comm *comm) {
     __atomic_store_n(&comm->board->cards[comm->rank].core, (uint32_t)core + 1, __ATOMIC_RELAXED);
 }
 
-int shares_core(struct comm *comm, int peer) {
+/* 1 if rank `peer` was last seen on the same core, or if its core is unknown. */
+static int shares_core(struct comm *comm, int peer) {
     int core = sched_getcpu();
     if (core != core_of(comm, comm->rank)) /* otherwise the others keep what they have read */
         __atomic_store_n(&comm->board->cards[comm->rank].core, (uint32_t)(core + 1),

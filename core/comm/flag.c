@@ -77,23 +77,17 @@ static int spin(const struct comm_flag *flag, uint64_t epoch, int64_t ns) {
     return 0;
 }
 
-/* Another thread gets the core: perhaps the rank that this one waits for. With more ranks than
- * cores the sender of a message may be running on another core right now; then a few looks cost
- * less than two process switches. In a collective they would be wasted: the ranks on this core have
- * to come as well.
+/* Another thread gets the core: perhaps the rank that this one waits for.
  *
  * If other programs keep the cores busy, a rank that yields loses a whole slice of the scheduler,
  * some milliseconds, while a sleeping rank is woken at once. The first such yield is noticed, and
  * for a while this rank sleeps instead. With more ranks than cores the long turn may be another
  * rank's, so it proves nothing. */
 static int spin_in_turn(struct comm *comm, const struct comm_flag *flag, uint64_t epoch,
-                        const struct comm_wait_reason *reason) {
-    int64_t now = now_ns(), end = now + reason->spin_ns, before;
+                        int64_t spin_ns) {
+    int64_t now = now_ns(), end = now + spin_ns, before;
     if (now < __atomic_load_n(&comm->crowded, __ATOMIC_RELAXED)) return 0;
     do {
-        if (reason->message && !comm->spin && !shares_core(comm, reason->peer) &&
-            look(flag, epoch, SPINS_PER_CLOCK))
-            return 1;
         before = now;
         sched_yield();
         now = now_ns();
@@ -118,7 +112,7 @@ int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct 
     if (reached(flag, epoch)) return OK;
     if (comm->spin && spin(flag, epoch, spin_ns > 0 ? SHORT_SPIN_NS : SPIN_NS)) return OK;
     if (spin_ns > 0) leave_shared_core(comm, wait->reason.peer);
-    if (spin_ns > 0 && spin_in_turn(comm, flag, epoch, &wait->reason)) return OK;
+    if (spin_ns > 0 && spin_in_turn(comm, flag, epoch, spin_ns)) return OK;
     int64_t slice_ns;
     int code = OK;
     while (!code && !reached(flag, epoch)) {

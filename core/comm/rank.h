@@ -60,10 +60,6 @@ int wait_poll(struct wait *wait, int64_t *slice_ns);
  * started `wait`, which names what is awaited. */
 int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct wait *wait);
 
-/* cores.c: a waiting thread calls it. 1 if rank `peer` was last seen on the same core, or if its
- * core is unknown. */
-int shares_core(struct comm *comm, int peer);
-
 /* cores.c: a thread calls it while it waits for rank `peer` (-1: unknown). If the two share a core
  * although another one has fewer ranks, the thread moves there, but only now and then. */
 void leave_shared_core(struct comm *comm, int peer);
