@@ -224,7 +224,6 @@ int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *fu
 int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o);
 /* The second half of a synchronous call. code is that of its first half, OK if it made a future. */
 int call_finish(struct duet_future *f, int code, struct duet_rpc_value *result);
-void future_wait(struct duet_future *f);
 /* Waits and takes the result; its tensors are made on `device`. */
 int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result);
 void future_answer(duet_rpc *rpc, struct message *answer); /* takes it */

@@ -174,7 +174,7 @@ void futures_expire(duet_rpc *rpc) {
 
 /* ---- waiting for the answer ---- */
 
-void future_wait(struct duet_future *f) {
+static void future_wait(struct duet_future *f) {
     duet_rpc *rpc = f->rpc;
     pthread_mutex_lock(&rpc->lock);
     int done = f->done;
