@@ -4,19 +4,19 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "allreduce/cuda/trial.h"
 #include "allreduce/cuda/nccl.h"
 #include "allreduce/cuda/step.h"
 #include "allreduce/cuda/upload.h"
 #include "base/advice.h"
-#include "device/gpu_handle.h"
 
 /* Two ranks a < b that share a GPU; -1, -1: there are none. */
 static void find_sharers(const struct executor_question *q, int *a, int *b) {
     for (*b = 1; *b < q->n; ++*b)
         for (*a = 0; *a < *b; ++*a)
-            if (gpu_handles_share(q->handle[*a], q->handle[*b])) return;
+            if (!memcmp(q->handle[*a]->uuid, q->handle[*b]->uuid, GPU_UUID_BYTES)) return;
     *a = *b = -1;
 }
 

@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "device/cuda/p2p.h"
-#include "device/gpu_handle.h"
 
 enum { LOADED = 1, COPIED, INBOXES };
 
@@ -207,7 +206,6 @@ static int meet(struct meeting *m) {
     if (!any) return OK;
     CHECK(open_parts(m));
     CHECK(fill_block(m));
-    memset(&own, 0, sizeof own); /* padding bytes travel too */
     CHECK(device_export(&m->device->head, m->block, &own, &fd));
     CHECK(comm_gather(m->comm, &own, sizeof own, m->handle));
     return run(m);

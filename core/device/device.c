@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/advice.h"
 #include "base/clock.h"
@@ -137,11 +138,33 @@ int device_export(struct device *device, const void *memory, struct memory_handl
     if (!bytes)
         return fail(ERR_FAILED, "export from %s: %p: no live allocation of this device holds it",
                     device->name, memory);
-    return device->ops->export_memory(device, memory, bytes, handle, fd);
+    snprintf(handle->kind, sizeof handle->kind, "%s", device->ops->name);
+    handle->base = (uint64_t)(uintptr_t)device->memory;
+    handle->bytes = device->ledger.capacity;
+    handle->offset = (uint64_t)((const char *)memory - device->memory);
+    handle->size = bytes;
+    handle->pid = (int32_t)getpid();
+    handle->device = device->config.index;
+    return device->ops->export_memory(device, handle, fd);
+}
+
+/* The handle came from another process, so it is checked before it is used. */
+static int check_handle(const struct device *device, const struct memory_handle *handle) {
+    if (strncmp(handle->kind, device->ops->name, sizeof handle->kind))
+        return fail(ERR_FAILED, "import of device memory: the handle is of another kind of device");
+    if (handle->size && handle->offset <= handle->bytes &&
+        handle->size <= handle->bytes - handle->offset)
+        return OK;
+    return fail(ERR_FAILED,
+                "import of device memory: %llu bytes at %llu: outside of the %llu bytes of "
+                "device %d, process %d",
+                (unsigned long long)handle->size, (unsigned long long)handle->offset,
+                (unsigned long long)handle->bytes, handle->device, handle->pid);
 }
 
 int device_import(struct device *device, const struct memory_handle *handle, int fd, void **out) {
     *out = NULL;
+    CHECK(check_handle(device, handle));
     return device->ops->import_memory(device, handle, fd, out);
 }
 

@@ -193,10 +193,14 @@ int stream_write(struct stream *stream, void *destination, const void *value, si
  * device owns (-1 if the kind needs none). import maps that memory; the descriptor received from
  * the peer may be closed afterwards. The importer calls unimport before the exporter frees. Only
  * collectives may use imported memory. */
+enum { GPU_IPC_BYTES = 64, GPU_UUID_BYTES = 16 };
 struct memory_handle {
-    unsigned char bytes[128]; /* the kind's own */
-    uint64_t offset, size;    /* the exported memory inside the device's memory, in bytes */
-    int32_t pid, device;      /* the exporter's process, and its device's number */
+    char kind[8];          /* the exporter's kind of device: "cpu" */
+    uint64_t base, bytes;  /* its whole memory: the address in its process, and the size */
+    uint64_t offset, size; /* the exported memory in it, in bytes */
+    int32_t pid, device;   /* the exporter's process, and its device's number */
+    /* cuda: the driver's handle of the whole memory, and the GPU's UUID */
+    unsigned char ipc[GPU_IPC_BYTES], uuid[GPU_UUID_BYTES];
 };
 int device_export(struct device *device, const void *memory, struct memory_handle *handle, int *fd);
 int device_import(struct device *device, const struct memory_handle *handle, int fd, void **out);

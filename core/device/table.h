@@ -59,10 +59,9 @@ struct device_ops {
     int (*call_host)(struct stream *stream, const char *span_name, uint64_t span_bytes,
                      host_function *function, const void *args, size_t args_bytes);
 
-    /* Memory of other processes, as in device.h. export_memory fills in the whole handle. Its
-     * offset and size are relative to what the kind shares as a whole (its memory). */
-    int (*export_memory)(struct device *device, const void *memory, size_t bytes,
-                         struct memory_handle *handle, int *fd);
+    /* Memory of other processes, as in device.h. export_memory fills in what is the kind's own;
+     * device.c has filled in the rest. import_memory gets a checked handle. */
+    int (*export_memory)(struct device *device, struct memory_handle *handle, int *fd);
     int (*import_memory)(struct device *device, const struct memory_handle *handle, int fd,
                          void **out);
     void (*unimport_memory)(struct device *device, void *memory);

@@ -232,8 +232,7 @@ int cuda_is_stuck(const struct device *device);
 
 /* ---- ipc.c ---- */
 
-int cuda_export(struct device *device, const void *memory, size_t bytes,
-                struct memory_handle *handle, int *fd);
+int cuda_export(struct device *device, struct memory_handle *handle, int *fd);
 int cuda_import(struct device *device, const struct memory_handle *handle, int fd, void **out);
 void cuda_unimport(struct device *device, void *memory);
 int cuda_reaches(struct device *device, const struct memory_handle *handle);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "device/cuda/p2p.h"
-#include "device/gpu_handle.h"
 
 struct cuda_import {
     cudaIpcMemHandle_t ipc;
@@ -39,27 +38,17 @@ int cuda_reaches_gpu(const struct cuda_device *d, const unsigned char uuid[16]) 
 }
 
 int cuda_reaches(struct device *device, const struct memory_handle *handle) {
-    struct gpu_handle peer;
-    if (gpu_handle_unpack(handle, &peer)) return 1; /* the import will say what is wrong with it */
-    return cuda_reaches_gpu((const struct cuda_device *)device, peer.uuid);
+    return cuda_reaches_gpu((const struct cuda_device *)device, handle->uuid);
 }
 
-int cuda_export(struct device *device, const void *memory, size_t bytes,
-                struct memory_handle *handle, int *fd) {
+int cuda_export(struct device *device, struct memory_handle *handle, int *fd) {
     struct cuda_device *d = (struct cuda_device *)device;
-    struct gpu_handle gpu = {.slab = (uint64_t)(uintptr_t)d->slab,
-                             .slab_bytes = device->ledger.capacity};
     cudaIpcMemHandle_t ipc;
     _Static_assert(sizeof ipc == GPU_IPC_BYTES, "the driver's handle fits its place");
     CHECK(cuda_use(device));
     CUDA_CHECK(cudaIpcGetMemHandle(&ipc, d->slab), "export of memory by CUDA IPC", device->name);
-    memcpy(gpu.ipc, &ipc, sizeof ipc);
-    memcpy(gpu.uuid, d->uuid, sizeof d->uuid);
-    gpu_handle_pack(handle, &gpu);
-    handle->offset = (uint64_t)((const char *)memory - (const char *)d->slab);
-    handle->size = bytes;
-    handle->pid = (int32_t)getpid();
-    handle->device = device->config.index;
+    memcpy(handle->ipc, &ipc, sizeof ipc);
+    memcpy(handle->uuid, d->uuid, sizeof d->uuid);
     *fd = -1;
     return OK;
 }
@@ -68,19 +57,19 @@ int cuda_export(struct device *device, const void *memory, size_t bytes,
  * cannot be reached is remembered: cuda_reaches_gpu does not know of GPUs that are hidden from this
  * process (CUDA_VISIBLE_DEVICES). */
 static int open_slab(struct cuda_device *d, const struct memory_handle *handle,
-                     const struct gpu_handle *gpu, struct cuda_import **out) {
+                     struct cuda_import **out) {
     for (*out = d->imports; *out; *out = (*out)->next)
-        if (!memcmp(&(*out)->ipc, gpu->ipc, GPU_IPC_BYTES)) return OK;
+        if (!memcmp(&(*out)->ipc, handle->ipc, GPU_IPC_BYTES)) return OK;
     struct cuda_import *m = calloc(1, sizeof *m);
     if (!m) return fail(ERR_MEMORY, "out of host memory: import of device memory");
-    memcpy(&m->ipc, gpu->ipc, sizeof m->ipc);
-    m->bytes = (size_t)gpu->slab_bytes;
+    memcpy(&m->ipc, handle->ipc, sizeof m->ipc);
+    m->bytes = (size_t)handle->bytes;
     cudaError_t error =
         cudaIpcOpenMemHandle((void **)&m->base, m->ipc, cudaIpcMemLazyEnablePeerAccess);
     if (error != cudaSuccess) {
         cudaGetLastError();
         free(m);
-        if (error == cudaErrorPeerAccessUnsupported) cuda_p2p_learn(d, gpu->uuid, 0);
+        if (error == cudaErrorPeerAccessUnsupported) cuda_p2p_learn(d, handle->uuid, 0);
         return fail(ERR_FAILED,
                     "import of memory of device %d, process %d, on %s: %s: %s: ranks must be one "
                     "user's, in one container, on GPUs that reach each other",
@@ -93,10 +82,9 @@ static int open_slab(struct cuda_device *d, const struct memory_handle *handle,
     return OK;
 }
 
-static int import_own(struct cuda_device *d, const struct memory_handle *handle,
-                      const struct gpu_handle *gpu, void **out) {
+static int import_own(struct cuda_device *d, const struct memory_handle *handle, void **out) {
     struct cudaPointerAttributes attributes;
-    void *memory = (char *)(uintptr_t)gpu->slab + handle->offset;
+    void *memory = (char *)(uintptr_t)handle->base + handle->offset;
     CUDA_CHECK(cudaPointerGetAttributes(&attributes, memory), "import of own memory", d->head.name);
     if (attributes.type != cudaMemoryTypeDevice)
         return fail(ERR_FAILED,
@@ -109,14 +97,12 @@ static int import_own(struct cuda_device *d, const struct memory_handle *handle,
 
 int cuda_import(struct device *device, const struct memory_handle *handle, int fd, void **out) {
     struct cuda_device *d = (struct cuda_device *)device;
-    struct gpu_handle gpu;
     struct cuda_import *m = NULL;
     (void)fd; /* this kind of device sends no file descriptor */
-    CHECK(gpu_handle_unpack(handle, &gpu));
     CHECK(cuda_use(device));
-    if (handle->pid == (int32_t)getpid()) return import_own(d, handle, &gpu, out);
+    if (handle->pid == (int32_t)getpid()) return import_own(d, handle, out);
     pthread_mutex_lock(&d->service_lock);
-    int code = open_slab(d, handle, &gpu, &m);
+    int code = open_slab(d, handle, &m);
     if (!code) {
         m->pieces++;
         *out = m->base + handle->offset;

@@ -136,8 +136,7 @@ int host_write(struct stream *stream, void *destination, const void *value, size
 int host_call(struct stream *stream, const char *span_name, uint64_t span_bytes,
               host_function *function, const void *args, size_t args_bytes);
 
-int host_export(struct device *device, const void *memory, size_t bytes,
-                struct memory_handle *handle, int *fd);
+int host_export(struct device *device, struct memory_handle *handle, int *fd);
 int host_import(struct device *device, const struct memory_handle *handle, int fd, void **out);
 void host_unimport(struct device *device, void *memory);
 void host_unimport_all(struct host_device *device);

@@ -1,12 +1,11 @@
-/* The parts of the GPU's device layer that need no GPU: the arithmetic of its clock, the bytes of
- * its handles, the gaps of its memory, and the message of a refusal. The machine's GPUs are
+/* The parts of the GPU's device layer that need no GPU: the arithmetic of its clock, its
+ * handles, the gaps of its memory, and the message of a refusal. The machine's GPUs are
  * hidden first, so these tests give the same result everywhere. duet doctor checks GPUs, and
  * tests/app/cli/test_bad_input.c checks what the command prints without one. */
 #include <sys/wait.h>
 
 #include "device/allocations.h"
 #include "device/event_clock.h"
-#include "device/gpu_handle.h"
 #include "tests/core/device/shared.h"
 
 static const int64_t MS = 1000000;
@@ -60,64 +59,16 @@ Test(event_clock, an_anchor_grows_old_after_a_second, .timeout = 10) {
 
 /* ---- handles ---- */
 
-static struct memory_handle some_handle(unsigned char uuid) {
-    struct gpu_handle gpu = {.slab = 0x7f0000200000u, .slab_bytes = 4 << 20};
-    struct memory_handle handle = {
-        .offset = 512, .size = 1024, .pid = (int32_t)getpid(), .device = 3};
-    for (int i = 0; i < GPU_IPC_BYTES; i++)
-        gpu.ipc[i] = (unsigned char)(i + 1);
-    memset(gpu.uuid, uuid, sizeof gpu.uuid);
-    gpu_handle_pack(&handle, &gpu);
-    return handle;
-}
-
-Test(gpu_handle, everything_arrives, .timeout = 10) {
-    struct memory_handle handle = some_handle(9);
-    struct gpu_handle gpu;
-    MUST(gpu_handle_unpack(&handle, &gpu));
-    for (int i = 0; i < GPU_IPC_BYTES; i++)
-        cr_assert_eq(gpu.ipc[i], i + 1);
-    for (int i = 0; i < GPU_UUID_BYTES; i++)
-        cr_assert_eq(gpu.uuid[i], 9);
-    cr_assert_eq(gpu.slab, 0x7f0000200000u);
-    cr_assert_eq(gpu.slab_bytes, 4u << 20);
-}
-
-Test(gpu_handle, nothing_in_it_is_believed, .timeout = 10) {
-    struct memory_handle bad = some_handle(9);
-    struct gpu_handle gpu;
-    bad.size = (4 << 20) - 512;
-    MUST(gpu_handle_unpack(&bad, &gpu));
-    bad.size++;
-    cr_assert_eq(gpu_handle_unpack(&bad, &gpu), ERR_FAILED, "by one byte");
-    MUST_SAY("outside of");
-    bad = some_handle(9), bad.size = 0;
-    cr_assert_eq(gpu_handle_unpack(&bad, &gpu), ERR_FAILED);
-    bad = some_handle(9), bad.offset = UINT64_MAX - 100;
-    cr_assert_eq(gpu_handle_unpack(&bad, &gpu), ERR_FAILED, "the sum overflows");
-    bad = some_handle(9), bad.bytes[3] ^= 1;
-    cr_assert_eq(gpu_handle_unpack(&bad, &gpu), ERR_FAILED);
-    MUST_SAY("another kind");
-}
-
-Test(gpu_handle, an_emulated_device_refuses_it_and_the_other_way_round, .timeout = 10) {
+Test(gpu_handle, an_emulated_device_refuses_it, .timeout = 10) {
     struct device *d = test_open(DEVICE_HOST, 0);
-    struct memory_handle handle = some_handle(9);
-    struct gpu_handle gpu;
+    struct memory_handle handle;
     void *memory;
     int fd;
-    cr_assert_eq(device_import(d, &handle, -1, &memory), ERR_FAILED);
     MUST(device_export(d, test_floats(d, 10), &handle, &fd));
-    cr_assert_eq(gpu_handle_unpack(&handle, &gpu), ERR_FAILED);
-    cr_assert(!gpu_handles_share(&handle, &handle), "emulated devices are no shared GPU");
+    memcpy(handle.kind, "cuda", 5);
+    cr_assert_eq(device_import(d, &handle, fd, &memory), ERR_FAILED);
+    MUST_SAY("another kind");
     device_close(d);
-}
-
-Test(gpu_handle, equal_uuids_are_one_gpu, .timeout = 10) {
-    struct memory_handle a = some_handle(9), b = some_handle(9), c = some_handle(8);
-    b.offset = 0, b.pid = 1;
-    cr_assert(gpu_handles_share(&a, &b));
-    cr_assert(!gpu_handles_share(&a, &c));
 }
 
 /* ---- the gaps of memory that the CPU must not touch ---- */

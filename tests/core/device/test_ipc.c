@@ -141,7 +141,7 @@ Test(ipc, nothing_in_a_handle_is_believed, .timeout = 30) {
     device_unimport(d, memory);
     bad = good, bad.size = 0;
     cr_assert_eq(device_import(d, &bad, fd, &memory), ERR_FAILED);
-    bad = good, bad.bytes[0] ^= 1;
+    bad = good, bad.kind[0] ^= 1;
     cr_assert_eq(device_import(d, &bad, fd, &memory), ERR_FAILED);
     cr_assert_eq(device_import(d, &good, -1, &memory), ERR_FAILED);
     cr_assert_null(memory);
