@@ -45,10 +45,12 @@ static inline void run_rows(enum op op, const struct op_args *a) {
 
 static inline void run_norm(enum op op, const struct op_args *a) {
     static double norm_workspace[3 * 4096];
-    struct norm n = norm_of(op, a), merge;
-    if (op == OP_BATCH_NORM_TRACK) RUN_NORM(batch_norm_track, &n, 1);
+    struct norm_steps steps;
+    if (op == OP_BATCH_NORM_TRACK) steps = norm_steps_of(op, a);
+    if (op == OP_BATCH_NORM_TRACK) RUN_NORM(batch_norm_track, &steps, 1);
     if (op != OP_BATCH_NORM_MOMENTS && op != OP_BATCH_NORM_SUMS) return;
-    (void)norm_cut(&n, norm_workspace, &merge);
+    struct norm n = norm_of(op, a);
+    (void)norm_cut(&n, norm_workspace, &steps);
     if (op == OP_BATCH_NORM_MOMENTS)
         RUN_NORM(batch_norm_moments, &n, 3);
     else

@@ -14,20 +14,19 @@
 #define DEVICE_CUDA_KERNELS_NORM_H
 
 #include "device/cuda/kernels/kernel.h"
+#include "device/norm_steps.h"
 
 enum { NORM_THREADS = 256, NORM_PART = 8192 };
 
-/* One struct for all kernels of the family; each reads its own part. */
+/* For the kernels that read x. */
 struct norm {
-    const float *x, *dy, *w, *b;
-    float *out, *second;
-    const double *moments, *sums, *parts; /* (3,C), (2,C), (S,3,C) or (S,2,C) */
-    double *made;                         /* moments or sums that a kernel writes, per part */
-    const float *factors;                 /* (2,C) or (4,C) */
-    int64_t *batches;
+    const float *x, *dy;
+    float *out;
+    const double *moments;                      /* (3,C) */
+    double *made;                               /* moments or sums that a kernel writes, per part */
+    const float *factors;                       /* (2,C) or (4,C) */
     uint32_t count;                             /* elements of x, below 2^31 */
-    int samples, channels, spatial, part_count; /* parts that a kernel reads, or makes */
-    double epsilon, momentum;
+    int samples, channels, spatial, part_count; /* part_count: of each channel */
     struct divider by_spatial, by_channels;
     const float *residual; /* BATCH_NORM_FORWARD: added to y; NULL: none */
     int relu;
@@ -38,73 +37,32 @@ struct norm_shared {
 };
 
 static inline struct norm norm_of(enum op op, const struct op_args *a) {
+    const int forward = op == OP_BATCH_NORM_FORWARD;
     struct norm n = ZEROED;
     const struct tensor *in = a->in, *out = a->out;
-    n.channels = in[0].dims[op == OP_BATCH_NORM_MERGE || op == OP_BATCH_NORM_TOTAL ? 2 : 1];
-    n.epsilon = a->p.norm.epsilon, n.momentum = a->p.norm.momentum;
-    n.by_spatial = divider_of(1), n.by_channels = divider_of((uint32_t)n.channels);
-    n.part_count = 1;
-    switch (op) {
-    case OP_BATCH_NORM_MOMENTS:
-    case OP_BATCH_NORM_SUMS:
-    case OP_BATCH_NORM_FORWARD:
-    case OP_BATCH_NORM_BACKWARD_DATA:
-        n.x = tensor_f32(&in[0]), n.count = (uint32_t)tensor_count(&in[0]);
-        n.samples = in[0].dims[0];
-        n.spatial = (int)(tensor_sample_count(&in[0]) / (size_t)n.channels);
-        n.by_spatial = divider_of((uint32_t)n.spatial);
-        break;
-    default: break;
-    }
-    switch (op) {
-    case OP_BATCH_NORM_MOMENTS: n.made = (double *)out[0].data; break;
-    case OP_BATCH_NORM_TOTAL:
-    case OP_BATCH_NORM_MERGE:
-        n.parts = (const double *)in[0].data, n.part_count = in[0].dims[0];
-        n.made = (double *)out[0].data;
-        break;
-    case OP_BATCH_NORM_OF_RUNNING: n.x = tensor_f32(&in[0]), n.made = (double *)out[0].data; break;
-    case OP_BATCH_NORM_TRACK:
-        n.moments = (const double *)in[0].data, n.out = tensor_f32(&out[0]);
-        n.batches = (int64_t *)out[1].data;
-        break;
-    case OP_BATCH_NORM_FACTORS:
-        n.moments = (const double *)in[0].data, n.w = tensor_f32(&in[1]), n.b = tensor_f32(&in[2]);
-        n.out = tensor_f32(&out[0]);
-        break;
-    case OP_BATCH_NORM_FORWARD:
-        n.factors = tensor_f32(&in[1]), n.out = tensor_f32(&out[0]);
-        n.residual = tensor_f32(&in[2]), n.relu = a->p.norm.relu;
-        break;
-    case OP_BATCH_NORM_SUMS:
-        n.dy = tensor_f32(&in[1]), n.moments = (const double *)in[2].data;
-        n.made = (double *)out[0].data;
-        break;
-    case OP_BATCH_NORM_BACKWARD_WEIGHT:
-        n.sums = (const double *)in[0].data, n.moments = (const double *)in[1].data;
-        n.out = tensor_f32(&out[0]), n.second = tensor_f32(&out[1]);
-        break;
-    case OP_BATCH_NORM_BACKWARD_FACTORS:
-        n.sums = (const double *)in[0].data, n.moments = (const double *)in[1].data;
-        n.w = tensor_f32(&in[2]), n.out = tensor_f32(&out[0]);
-        break;
-    default: /* OP_BATCH_NORM_BACKWARD_DATA */
-        n.dy = tensor_f32(&in[1]), n.factors = tensor_f32(&in[2]);
-        n.out = tensor_f32(&out[0]);
-        break;
-    }
+    n.x = tensor_f32(&in[0]), n.count = (uint32_t)tensor_count(&in[0]);
+    n.samples = in[0].dims[0], n.channels = in[0].dims[1], n.part_count = 1;
+    n.spatial = (int)(tensor_sample_count(&in[0]) / (size_t)n.channels);
+    n.by_spatial = divider_of((uint32_t)n.spatial);
+    n.by_channels = divider_of((uint32_t)n.channels);
+    n.factors = tensor_f32(&in[forward ? 1 : 2]), n.dy = tensor_f32(&in[1]);
+    n.moments = (const double *)in[2].data, n.made = (double *)out[0].data;
+    n.out = tensor_f32(&out[0]);
+    if (forward) n.residual = tensor_f32(&in[2]), n.relu = a->p.norm.relu;
     return n;
 }
 
-/* Cuts the moments or sums of *n into parts. Several parts go to `workspace`, and *merge is the op
- * that adds them up: OP_BATCH_NORM_MERGE for moments, OP_BATCH_NORM_TOTAL for sums. With 3 doubles
- * for each NORM_PART floats, the workspace for 2^31 elements is below 13 MiB. */
-static inline int norm_cut(struct norm *n, double *workspace, struct norm *merge) {
+/* Cuts the moments or sums of *n into parts. Several parts go to `workspace`, and *merge is the
+ * step that adds them up: norm_merge for moments, norm_total for sums. With 3 doubles for each
+ * NORM_PART floats, the workspace for 2^31 elements is below 13 MiB. */
+static inline int norm_cut(struct norm *n, double *workspace, struct norm_steps *merge) {
     uint32_t values = (uint32_t)n->samples * (uint32_t)n->spatial;
     if (values <= NORM_PART) return 0;
     n->part_count = (int)((values + NORM_PART - 1) / NORM_PART);
-    *merge = *n;
-    merge->parts = n->made = workspace;
+    memset(merge, 0, sizeof *merge);
+    merge->parts = workspace, merge->part_count = n->part_count;
+    merge->made = n->made, merge->channels = (size_t)n->channels;
+    n->made = workspace;
     return 1;
 }
 
@@ -199,97 +157,30 @@ DUET_BLOCK void k_batch_norm_sums(const struct norm *p, struct norm_shared *shar
 
 /* ---- C numbers: one thread each ---- */
 
-#define FOR_EACH_CHANNEL(c, p, at) \
-    for (int c = (int)place_first(at); c < (p)->channels; c += (int)place_stride(at))
-
-DUET_HD double norm_invstd(const struct norm *p, int c) {
-    double m2 = p->moments[p->channels + c], count = p->moments[2 * p->channels + c];
-    return 1 / sqrt((count > 0 ? m2 / count : 0) + p->epsilon);
-}
-
-DUET_HD void k_batch_norm_merge(const struct norm *p, struct place at) {
-    size_t row = (size_t)p->channels;
-    FOR_EACH_CHANNEL(c, p, at) {
-        double mean = 0, m2 = 0, count = 0;
-        for (int s = 0; s < p->part_count; s++) {
-            const double *part = p->parts + 3 * row * (size_t)s + c;
-            if (part[2 * row] == 0) continue;
-            double delta = part[0] - mean, total = count + part[2 * row];
-            mean += delta * (part[2 * row] / total);
-            m2 += part[row] + delta * delta * (count * part[2 * row] / total);
-            count = total;
-        }
-        p->made[c] = mean, p->made[row + (size_t)c] = m2, p->made[2 * row + (size_t)c] = count;
+#define K_STEP(name)                                                                \
+    DUET_HD void k_batch_norm_##name(const struct norm_steps *s, struct place at) { \
+        for (size_t c = place_first(at); c < s->channels; c += place_stride(at))    \
+            norm_##name(s, c);                                                      \
     }
-}
+K_STEP(merge)
+K_STEP(total)
+K_STEP(of_running)
+K_STEP(factors)
+K_STEP(backward_weight)
+K_STEP(backward_factors)
 
-DUET_HD void k_batch_norm_total(const struct norm *p, struct place at) {
-    size_t row = (size_t)p->channels;
-    FOR_EACH_CHANNEL(c, p, at) {
-        double sum_dy = 0, sum_dy_xmu = 0;
-        for (int s = 0; s < p->part_count; s++) {
-            const double *part = p->parts + 2 * row * (size_t)s + c;
-            sum_dy += part[0];
-            sum_dy_xmu += part[row];
-        }
-        p->made[c] = sum_dy, p->made[row + (size_t)c] = sum_dy_xmu;
-    }
-}
-
-DUET_HD void k_batch_norm_of_running(const struct norm *p, struct place at) {
-    FOR_EACH_CHANNEL(c, p, at) {
-        p->made[c] = (double)p->x[c];
-        p->made[p->channels + c] = (double)p->x[p->channels + c];
-        p->made[2 * p->channels + c] = 1;
-    }
-}
-
-/* Runs as one block: all threads read the number of batches before one thread counts this batch. */
-DUET_BLOCK void k_batch_norm_track(const struct norm *p, struct norm_shared *shared,
+/* Runs as one block: one thread counts this batch before all threads read the number of batches. */
+DUET_BLOCK void k_batch_norm_track(const struct norm_steps *s, struct norm_shared *shared,
                                    struct place at) {
     BLOCK_PHASE(at) {
         if (at.thread == 0) {
-            *p->batches += 1;
-            shared->a[0] = p->momentum < 0 ? 1 / (double)*p->batches : p->momentum;
+            *s->batches += 1;
+            shared->a[0] = norm_track_weight(s);
         }
     }
     BLOCK_PHASE(at) {
-        double factor = shared->a[0];
-        for (int c = (int)at.thread; c < p->channels; c += (int)at.threads) {
-            float *mean = p->out + c, *variance = mean + p->channels;
-            double count = p->moments[2 * p->channels + c];
-            double unbiased = p->moments[p->channels + c] / (count - 1);
-            *mean = (float)(factor * p->moments[c] + (1 - factor) * (double)*mean);
-            *variance = (float)(factor * unbiased + (1 - factor) * (double)*variance);
-        }
-    }
-}
-
-DUET_HD void k_batch_norm_factors(const struct norm *p, struct place at) {
-    FOR_EACH_CHANNEL(c, p, at) {
-        double scale = norm_invstd(p, c) * (double)p->w[c];
-        p->out[c] = (float)scale;
-        p->out[p->channels + c] = (float)((double)p->b[c] - p->moments[c] * scale);
-    }
-}
-
-DUET_HD void k_batch_norm_backward_weight(const struct norm *p, struct place at) {
-    FOR_EACH_CHANNEL(c, p, at) {
-        p->out[c] = (float)(p->sums[p->channels + c] * norm_invstd(p, c));
-        p->second[c] = (float)p->sums[c];
-    }
-}
-
-DUET_HD void k_batch_norm_backward_factors(const struct norm *p, struct place at) {
-    int row = p->channels;
-    FOR_EACH_CHANNEL(c, p, at) {
-        double invstd = norm_invstd(p, c), count = p->moments[2 * row + c];
-        double share = count > 0 ? 1 / count : 0;
-        double slope = p->sums[row + c] * share * invstd * invstd;
-        p->out[c] = (float)p->moments[c];
-        p->out[row + c] = (float)(p->sums[c] * share);
-        p->out[2 * row + c] = (float)slope;
-        p->out[3 * row + c] = (float)(invstd * (double)p->w[c]);
+        for (size_t c = at.thread; c < s->channels; c += at.threads)
+            norm_track(s, shared->a[0], c);
     }
 }
 

@@ -17,6 +17,7 @@
 #include <math.h>
 
 #include "device/host/kernels/reference.h"
+#include "device/norm_steps.h"
 
 static double *row_of(const struct tensor *t, int row) { /* of an F64 (.., C) tensor */
     return (double *)t->data + (size_t)row * t->dims[t->rank - 1];
@@ -29,11 +30,6 @@ static size_t spatial_of(const struct tensor *x) {
 
 static float *plane_of(const struct tensor *x, int n, int c) {
     return tensor_f32(x) + ((size_t)n * x->dims[1] + (size_t)c) * spatial_of(x);
-}
-
-static double norm_invstd(const struct tensor *moments, int c, double epsilon) {
-    double m2 = row_of(moments, 1)[c], count = row_of(moments, 2)[c];
-    return 1 / sqrt((count > 0 ? m2 / count : 0) + epsilon);
 }
 
 void reference_batch_norm_moments(const struct op_args *a) {
@@ -57,59 +53,25 @@ void reference_batch_norm_moments(const struct op_args *a) {
     }
 }
 
-/* Chan, Golub and LeVeque's update, part by part in the order of the parts; empty ones are left
- * out. */
-void reference_batch_norm_merge(const struct op_args *a) {
-    const struct tensor *parts = &a->in[0], *moments = &a->out[0];
-    for (int c = 0; c < moments->dims[1]; c++) {
-        double mean = 0, m2 = 0, count = 0;
-        for (int s = 0; s < parts->dims[0]; s++) {
-            double part_count = row_of(parts, 3 * s + 2)[c];
-            if (part_count == 0) continue;
-            double delta = row_of(parts, 3 * s)[c] - mean, total = count + part_count;
-            mean += delta * (part_count / total);
-            m2 += row_of(parts, 3 * s + 1)[c] + delta * delta * (count * part_count / total);
-            count = total;
-        }
-        row_of(moments, 0)[c] = mean;
-        row_of(moments, 1)[c] = m2;
-        row_of(moments, 2)[c] = count;
+/* The steps on the channels' numbers (device/norm_steps.h), channel by channel. */
+#define STEP(NAME, name)                                              \
+    void reference_batch_norm_##name(const struct op_args *a) {       \
+        struct norm_steps s = norm_steps_of(OP_BATCH_NORM_##NAME, a); \
+        for (size_t c = 0; c < s.channels; c++)                       \
+            norm_##name(&s, c);                                       \
     }
-}
-
-void reference_batch_norm_of_running(const struct op_args *a) {
-    const float *running = tensor_f32(&a->in[0]);
-    int channels = a->in[0].dims[1];
-    for (int c = 0; c < channels; c++) {
-        row_of(&a->out[0], 0)[c] = running[c];
-        row_of(&a->out[0], 1)[c] = running[channels + c];
-        row_of(&a->out[0], 2)[c] = 1;
-    }
-}
+STEP(MERGE, merge)
+STEP(TOTAL, total)
+STEP(OF_RUNNING, of_running)
+STEP(FACTORS, factors)
+STEP(BACKWARD_WEIGHT, backward_weight)
+STEP(BACKWARD_FACTORS, backward_factors)
 
 void reference_batch_norm_track(const struct op_args *a) {
-    const struct tensor *moments = &a->in[0];
-    float *running = tensor_f32(&a->out[0]);
-    int64_t *tracked = a->out[1].data;
-    int channels = moments->dims[1];
-    *tracked += 1;
-    double factor = a->p.norm.momentum < 0 ? 1 / (double)*tracked : a->p.norm.momentum;
-    for (int c = 0; c < channels; c++) {
-        double unbiased = row_of(moments, 1)[c] / (row_of(moments, 2)[c] - 1);
-        running[c] = (float)(factor * row_of(moments, 0)[c] + (1 - factor) * running[c]);
-        running[channels + c] = (float)(factor * unbiased + (1 - factor) * running[channels + c]);
-    }
-}
-
-void reference_batch_norm_factors(const struct op_args *a) {
-    const float *w = tensor_f32(&a->in[1]), *b = tensor_f32(&a->in[2]);
-    float *factors = tensor_f32(&a->out[0]);
-    int channels = a->in[0].dims[1];
-    for (int c = 0; c < channels; c++) {
-        double scale = norm_invstd(&a->in[0], c, a->p.norm.epsilon) * w[c];
-        factors[c] = (float)scale;
-        factors[channels + c] = (float)(b[c] - row_of(&a->in[0], 0)[c] * scale);
-    }
+    struct norm_steps s = norm_steps_of(OP_BATCH_NORM_TRACK, a);
+    *s.batches += 1;
+    for (size_t c = 0; c < s.channels; c++)
+        norm_track(&s, norm_track_weight(&s), c);
 }
 
 void reference_batch_norm_forward(const struct op_args *a) {
@@ -136,39 +98,6 @@ void reference_batch_norm_sums(const struct op_args *a) {
             }
         row_of(&a->out[0], 0)[c] = sum_dy;
         row_of(&a->out[0], 1)[c] = sum_dy_xmu;
-    }
-}
-
-void reference_batch_norm_total(const struct op_args *a) {
-    const struct tensor *parts = &a->in[0], *total = &a->out[0];
-    for (int c = 0; c < total->dims[1]; c++)
-        for (int row = 0; row < 2; row++) {
-            double sum = 0;
-            for (int s = 0; s < parts->dims[0]; s++)
-                sum += row_of(parts, 2 * s + row)[c];
-            row_of(total, row)[c] = sum;
-        }
-}
-
-void reference_batch_norm_backward_weight(const struct op_args *a) {
-    for (int c = 0; c < a->in[0].dims[1]; c++) {
-        double invstd = norm_invstd(&a->in[1], c, a->p.norm.epsilon);
-        tensor_f32(&a->out[0])[c] = (float)(row_of(&a->in[0], 1)[c] * invstd);
-        tensor_f32(&a->out[1])[c] = (float)row_of(&a->in[0], 0)[c];
-    }
-}
-
-void reference_batch_norm_backward_factors(const struct op_args *a) {
-    const struct tensor *sums = &a->in[0], *moments = &a->in[1];
-    float *factors = tensor_f32(&a->out[0]);
-    int channels = sums->dims[1];
-    for (int c = 0; c < channels; c++) {
-        double invstd = norm_invstd(moments, c, a->p.norm.epsilon);
-        double count = row_of(moments, 2)[c], share = count > 0 ? 1 / count : 0;
-        factors[c] = (float)row_of(moments, 0)[c];
-        factors[channels + c] = (float)(row_of(sums, 0)[c] * share);
-        factors[2 * channels + c] = (float)(row_of(sums, 1)[c] * share * invstd * invstd);
-        factors[3 * channels + c] = (float)(invstd * tensor_f32(&a->in[2])[c]);
     }
 }
 
