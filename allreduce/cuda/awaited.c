@@ -11,10 +11,10 @@ static size_t seen_bytes(const struct cuda_calls *c) {
     return (size_t)PLAN_FLAG_KINDS * (size_t)c->ranks->n * sizeof(struct cuda_flag);
 }
 
-int cuda_seen_alloc(const struct cuda_calls *c, struct cuda_flag **seen) {
+int cuda_seen_alloc(struct cuda_calls *c) {
     void *memory;
     CHECK(device_host_alloc(&c->device->head, &memory, seen_bytes(c)));
-    *seen = memory;
+    c->seen = memory;
     return OK;
 }
 
@@ -34,13 +34,13 @@ static int is_empty_within(cudaStream_t stream, double seconds) {
     return 1;
 }
 
-/* 1: `seen` holds the flags of channel 0. 0: they could not be read now. The lock is only tried,
+/* 1: c->seen holds the flags of channel 0. 0: they could not be read now. The lock is only tried,
  * because the caller may hold it. */
-static int read_flags(struct cuda_calls *c, struct cuda_flag *seen) {
+static int read_flags(struct cuda_calls *c) {
     struct cuda_device *d = c->device;
     if (pthread_mutex_trylock(&d->service_lock)) return 0;
     int done = is_empty(d->service) && cudaSetDevice(d->gpu) == cudaSuccess &&
-               cudaMemcpyAsync(seen, cuda_flags_of(c, c->ranks->rank), seen_bytes(c),
+               cudaMemcpyAsync(c->seen, cuda_flags_of(c, c->ranks->rank), seen_bytes(c),
                                cudaMemcpyDeviceToHost, d->service) == cudaSuccess &&
                is_empty_within(d->service, READ_S);
     cudaGetLastError();
@@ -48,14 +48,14 @@ static int read_flags(struct cuda_calls *c, struct cuda_flag *seen) {
     return done;
 }
 
-enum cuda_awaits cuda_awaited_flag(struct cuda_calls *c, struct cuda_flag *seen,
-                                   const struct cuda_call *call, struct cuda_awaited *out) {
+enum cuda_awaits cuda_awaited_flag(struct cuda_calls *c, const struct cuda_call *call,
+                                   struct cuda_awaited *out) {
     const struct plan *plan = call->plan;
-    if (!read_flags(c, seen)) return CUDA_AWAITS_UNSEEN;
+    if (!read_flags(c)) return CUDA_AWAITS_UNSEEN;
     for (int i = 0; i < plan->step_count; i++) {
         const struct plan_step *s = &plan->steps[i];
         for (int peer = 0; peer < plan->n; peer++) {
-            uint64_t epoch = seen[cuda_flag_at(plan->n, 0, s->wait_kind, peer)].epoch;
+            uint64_t epoch = c->seen[cuda_flag_at(plan->n, 0, s->wait_kind, peer)].epoch;
             if (!(s->wait_ranks >> peer & 1) ||
                 cuda_flag_reached(epoch, call->base + s->wait_epoch))
                 continue;

@@ -12,11 +12,11 @@ static inline struct cuda_flag *cuda_flags_of(const struct cuda_calls *calls, in
     return (struct cuda_flag *)calls->ranks->flags[rank];
 }
 
-/* Pinned memory for one reading; freed by device_host_free. */
-int cuda_seen_alloc(const struct cuda_calls *calls, struct cuda_flag **seen);
+/* Takes pinned memory for one reading, calls->seen. */
+int cuda_seen_alloc(struct cuda_calls *calls);
 
 /* Implements cuda_calls_ops.awaited. Channel 0 of the spin kernel stands for all channels. */
-enum cuda_awaits cuda_awaited_flag(struct cuda_calls *calls, struct cuda_flag *seen,
-                                   const struct cuda_call *call, struct cuda_awaited *out);
+enum cuda_awaits cuda_awaited_flag(struct cuda_calls *calls, const struct cuda_call *call,
+                                   struct cuda_awaited *out);
 
 #endif

@@ -48,10 +48,6 @@ struct executor {
     int aborted;         /* 1: the thread is done; atomic */
 };
 
-static struct executor *executor_of(struct cuda_calls *calls) {
-    return (struct executor *)calls;
-}
-
 /* ---- failures ---- */
 
 /* "allreduce bucket 1 step 7", of the call that was enqueued last. */
@@ -320,13 +316,9 @@ static int nccl_enqueue(struct executor *e, struct stream *stream, const struct 
     return cuda_end(s);
 }
 
-static int nccl_release(struct executor *e) {
-    return cuda_calls_release(&e->calls);
-}
-
 const struct executor_ops cuda_nccl_ops = {.name = "nccl",
                                            .itself = ALLREDUCE_NCCL,
                                            .open = nccl_open,
                                            .enqueue = nccl_enqueue,
-                                           .release = nccl_release,
+                                           .release = cuda_calls_release,
                                            .close = nccl_close};

@@ -20,15 +20,10 @@
 
 struct executor {
     struct cuda_calls calls; /* first */
-    struct cuda_flag *seen;  /* pinned: this rank's flags when the host last read them */
     struct spin_rank *rank;  /* device memory */
     struct spin_page *page;  /* pinned */
     void *staging;           /* pinned, SPIN_STAGING bytes */
 };
-
-static struct executor *executor_of(struct cuda_calls *calls) {
-    return (struct executor *)calls;
-}
 
 /* ---- failures ---- */
 
@@ -46,18 +41,13 @@ static int look_at_page(struct cuda_calls *c, int waiting) {
     return comm_distant_late(c->ranks->comm, &reason, what);
 }
 
-static enum cuda_awaits awaited(struct cuda_calls *c, const struct cuda_call *call,
-                                struct cuda_awaited *out) {
-    return cuda_awaited_flag(c, executor_of(c)->seen, call, out);
-}
-
 /* Kernels that run end, and kernels that start end at once. */
 static void stop(struct cuda_calls *c) {
     __atomic_store_n(&executor_of(c)->page->stop, 1, __ATOMIC_RELEASE);
 }
 
 static const struct cuda_calls_ops calls_ops = {
-    .look = look_at_page, .awaited = awaited, .release = stop};
+    .look = look_at_page, .awaited = cuda_awaited_flag, .release = stop};
 
 /* ---- life ---- */
 
@@ -65,7 +55,6 @@ static void spin_close(struct executor *e) {
     struct device *device = &e->calls.device->head;
     cuda_calls_unwatch(&e->calls);
     if (!e->calls.stuck) { /* freeing may wait for the GPU */
-        device_host_free(device, e->seen);
         device_free(device, e->rank);
         device_host_free(device, e->page);
         device_host_free(device, e->staging);
@@ -89,7 +78,7 @@ static int open_parts(struct executor *e, const struct executor_ranks *ranks) {
     struct device *device = ranks->device;
     void *rank, *page;
     CHECK(cuda_calls_open(&e->calls, ranks, &calls_ops));
-    CHECK(cuda_seen_alloc(&e->calls, &e->seen));
+    CHECK(cuda_seen_alloc(&e->calls));
     CHECK(check_room(e));
     CHECK(device_alloc(device, &rank, sizeof *e->rank, MEM_COMM));
     e->rank = rank;
@@ -159,10 +148,6 @@ static int spin_enqueue(struct executor *e, struct stream *stream, const struct 
     return cuda_calls_end(&e->calls, s);
 }
 
-static int spin_release(struct executor *e) {
-    return cuda_calls_release(&e->calls);
-}
-
 const struct executor_ops cuda_spin_ops = {.name = "spin",
                                            .runs_plans = 1,
                                            .maps_peers = 1,
@@ -170,5 +155,5 @@ const struct executor_ops cuda_spin_ops = {.name = "spin",
                                            .keep_plan = keep_plan,
                                            .drop_plan = drop_plan,
                                            .enqueue = spin_enqueue,
-                                           .release = spin_release,
+                                           .release = cuda_calls_release,
                                            .close = spin_close};

@@ -51,10 +51,6 @@ struct executor {
     char text[CUDA_ERROR_TEXT];          /* its message, written before code */
 };
 
-static struct executor *executor_of(struct cuda_calls *calls) {
-    return (struct executor *)calls;
-}
-
 /* ---- the plan, on the stream ---- */
 
 static int wait_flag(void *context, struct comm_flag *flag, uint64_t epoch,
@@ -197,14 +193,10 @@ static int staged_enqueue(struct executor *e, struct stream *stream,
     return cuda_calls_end(&e->calls, s);
 }
 
-static int staged_release(struct executor *e) {
-    return cuda_calls_release(&e->calls);
-}
-
 const struct executor_ops cuda_staged_ops = {.name = "staged",
                                              .runs_plans = 1,
                                              .open = staged_open,
                                              .add_buffer = add_buffer,
                                              .enqueue = staged_enqueue,
-                                             .release = staged_release,
+                                             .release = cuda_calls_release,
                                              .close = staged_close};

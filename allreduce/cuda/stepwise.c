@@ -24,17 +24,7 @@
 
 struct executor {
     struct cuda_calls calls; /* first */
-    struct cuda_flag *seen;  /* pinned: this rank's flags as the host read them last */
 };
-
-static struct executor *executor_of(struct cuda_calls *calls) {
-    return (struct executor *)calls;
-}
-
-static enum cuda_awaits awaited(struct cuda_calls *c, const struct cuda_call *call,
-                                struct cuda_awaited *out) {
-    return cuda_awaited_flag(c, executor_of(c)->seen, call, out);
-}
 
 /* Satisfies every wait on this rank's streams. */
 static void release_flags(struct cuda_calls *c) {
@@ -47,14 +37,13 @@ static void release_flags(struct cuda_calls *c) {
     pthread_mutex_unlock(&d->service_lock);
 }
 
-static const struct cuda_calls_ops calls_ops = {.awaited = awaited, .release = release_flags};
+static const struct cuda_calls_ops calls_ops = {.awaited = cuda_awaited_flag,
+                                                .release = release_flags};
 
 /* ---- life ---- */
 
 static void stepwise_close(struct executor *e) {
     cuda_calls_unwatch(&e->calls);
-    /* freeing may wait for the GPU */
-    if (!e->calls.stuck) device_host_free(&e->calls.device->head, e->seen);
     cuda_calls_close(&e->calls);
     free(e);
 }
@@ -62,7 +51,7 @@ static void stepwise_close(struct executor *e) {
 /* The kernel is loaded here: its first launch would wait for the GPU, and that for a peer. */
 static int open_parts(struct executor *e, const struct executor_ranks *ranks) {
     CHECK(cuda_calls_open(&e->calls, ranks, &calls_ops));
-    CHECK(cuda_seen_alloc(&e->calls, &e->seen));
+    CHECK(cuda_seen_alloc(&e->calls));
     CHECK(cuda_flag_open(e->calls.device));
     return cuda_sum_load(e->calls.device);
 }
@@ -167,14 +156,10 @@ static int stepwise_enqueue(struct executor *e, struct stream *stream,
     return cuda_calls_end(&e->calls, s);
 }
 
-static int stepwise_release(struct executor *e) {
-    return cuda_calls_release(&e->calls);
-}
-
 const struct executor_ops cuda_stepwise_ops = {.name = "stepwise",
                                                .runs_plans = 1,
                                                .maps_peers = 1,
                                                .open = stepwise_open,
                                                .enqueue = stepwise_enqueue,
-                                               .release = stepwise_release,
+                                               .release = cuda_calls_release,
                                                .close = stepwise_close};

@@ -111,7 +111,8 @@ static int is_empty_within(struct cuda_calls *c, double seconds) {
 
 /* Again and again until the stream is empty: a peer whose stream also drains may still post its
  * own, lower epoch over a released flag. */
-int cuda_calls_release(struct cuda_calls *c) {
+int cuda_calls_release(struct executor *executor) {
+    struct cuda_calls *c = (struct cuda_calls *)executor;
     int64_t deadline = deadline_after(DRAIN_S);
     do {
         cuda_watch_release(c->device);
@@ -213,6 +214,8 @@ int cuda_calls_open(struct cuda_calls *c, const struct executor_ranks *ranks,
 
 void cuda_calls_close(struct cuda_calls *c) {
     cuda_calls_unwatch(c);
+    /* freeing may wait for the GPU */
+    if (!c->stuck && c->device) device_host_free(&c->device->head, c->seen);
     for (int i = 0; i < CUDA_CALLS; i++) {
         if (c->call[i].begun) cudaEventDestroy(c->call[i].begun);
         if (c->call[i].ended) cudaEventDestroy(c->call[i].ended);

@@ -73,6 +73,8 @@ struct cuda_calls {
     const struct executor_ranks *ranks;
     struct cuda_device *device;
     struct cuda_stream *stream; /* the stream of the calls; NULL before the first */
+    /* awaited.h: pinned, this rank's flags as the host read them last; NULL: the executor has none. */
+    struct cuda_flag *seen;
     int stuck; /* release did not empty the stream, so memory that it may reach must not be freed */
 
     /* Call number k is at call[k % CUDA_CALLS]; oldest .. next - 1 are not known to be done. */
@@ -107,8 +109,12 @@ int cuda_calls_begin(struct cuda_calls *calls, struct cuda_stream *stream,
 int cuda_calls_mark(struct cuda_calls *calls, struct cuda_stream *stream, int operations);
 int cuda_calls_end(struct cuda_calls *calls, struct cuda_stream *stream);
 
-/* executor_ops.release */
-int cuda_calls_release(struct cuda_calls *calls);
+static inline struct executor *executor_of(struct cuda_calls *calls) {
+    return (struct executor *)calls;
+}
+
+/* executor_ops.release of every executor of GPUs. */
+int cuda_calls_release(struct executor *executor);
 
 /* Waits, at most two seconds, for the stream to run empty and for is_released. 1: both happened. */
 int cuda_calls_drain(struct cuda_calls *calls);
