@@ -279,6 +279,19 @@ struct op_args {
     } p;
 };
 
+/* x, w and y of the three passes of a convolution or of a linear layer; in backward their
+ * gradients. */
+struct product_operands {
+    const struct tensor *x, *w, *y;
+};
+static inline struct product_operands product_operands(enum op op, const struct op_args *a) {
+    const int pass = (op - OP_CONV2D_FORWARD) % 3; /* forward, backward data, backward weight */
+    struct product_operands o = {pass == 1 ? &a->out[0] : &a->in[0],
+                                 pass == 2 ? &a->out[0] : &a->in[1], &a->out[0]};
+    if (pass) o.y = &a->in[pass - 1];
+    return o;
+}
+
 /* A kernel of the host. It runs to its end in the calling thread; launch() has checked the
  * shapes. */
 typedef void host_kernel(const struct op_args *args);

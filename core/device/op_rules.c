@@ -33,12 +33,8 @@ static int conv_side(const struct conv_args *p, int side, int pixels, int taps) 
 }
 
 const char *rule_conv(enum op op, const struct op_args *a) {
-    int forward = op == OP_CONV2D_FORWARD, weight = op == OP_CONV2D_BACKWARD_WEIGHT;
-    const struct tensor *x = forward || weight ? &a->in[0] : &a->out[0],
-                        *w = weight ? &a->out[0] : &a->in[1],
-                        *y = forward  ? &a->out[0]
-                             : weight ? &a->in[1]
-                                      : &a->in[0];
+    const struct product_operands o = product_operands(op, a);
+    const struct tensor *x = o.x, *w = o.w, *y = o.y;
     const struct conv_args *p = &a->p.conv;
     int rows = conv_side(p, 0, x->dims[2], w->dims[2]),
         columns = conv_side(p, 1, x->dims[3], w->dims[3]);

@@ -1,8 +1,6 @@
 /* Writes the calls of device.h as entries of a schedule; see scheduled.h. */
 #include "device/scheduled.h"
 
-#include <stdio.h>
-
 #include "device/op_table.h"
 #include "device/table.h"
 
@@ -31,7 +29,7 @@ static int passes_of(enum op op) {
 
 /* w, or dw: (O, C / groups, K, L). */
 static void look_at_weights(enum op op, const struct op_args *args, struct work *w) {
-    const int *dims = op == OP_CONV2D_BACKWARD_WEIGHT ? args->out[0].dims : args->in[1].dims;
+    const int *dims = product_operands(op, args).w->dims;
     if (args->p.conv.groups > 1)
         w->of = WORK_CONV_GROUPED, w->groups = args->p.conv.groups, w->group_width = dims[1];
     else if (dims[2] == 1 && dims[3] == 1)
@@ -135,15 +133,8 @@ static struct schedule *of(const struct device *device) {
 
 static struct scheduled entry_of(const struct stream *s, enum scheduled_kind kind,
                                  const char *name) {
-    const struct device *d = s->device;
-    struct scheduled e = {.kind = (uint8_t)kind,
-                          .facts = {.step = s->step,
-                                    .rank = (int16_t)d->config.rank,
-                                    .device = (int16_t)d->config.index,
-                                    .lane = (uint8_t)s->lane,
-                                    .phase = (uint8_t)s->phase}};
-    span_set_ends(&e.facts, &s->ends);
-    snprintf(e.facts.name, sizeof e.facts.name, "%s", name);
+    struct scheduled e = {.kind = (uint8_t)kind};
+    stream_facts(s, name, 0, &e.facts);
     return e;
 }
 

@@ -104,6 +104,11 @@ struct stream {
     int64_t clock_error_ns;
 };
 
+/* Fills in the span of work on the stream, except its flops and times. The name is copied and cut to
+ * fit. */
+void stream_facts(const struct stream *stream, const char *name, uint64_t bytes,
+                  struct span *facts);
+
 /* The common part of each kind's event struct. */
 struct event {
     const struct device_ops *ops; /* a copy, since an event may be destroyed after its device */

@@ -6,7 +6,6 @@
  * passed between two readings of the host's clock (device/event_clock.h has the arithmetic).
  * CLOCK_MONOTONIC is one time axis for all processes of a machine, so once each device has its
  * anchor the spans of all ranks are aligned. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,18 +126,9 @@ int cuda_span_begin(struct cuda_stream *s, const char *name, uint64_t bytes, dou
         if (spans->begun - spans->harvested == spans->capacity) CHECK(grow(s));
     }
     struct cuda_pending *p = &spans->pending[spans->begun % spans->capacity];
-    struct span *facts = &p->facts;
-    memset(facts, 0, sizeof *facts);
-    facts->bytes = bytes;
-    facts->flops = flops;
-    facts->step = s->head.step;
-    facts->rank = (int16_t)s->head.device->config.rank;
-    facts->device = (int16_t)s->head.device->config.index;
-    facts->lane = (uint8_t)s->head.lane;
-    facts->phase = (uint8_t)s->head.phase;
-    facts->waiting = (uint8_t)waiting;
-    span_set_ends(facts, &s->head.ends);
-    snprintf(facts->name, sizeof facts->name, "%s", name);
+    stream_facts(&s->head, name, bytes, &p->facts);
+    p->facts.flops = flops;
+    p->facts.waiting = (uint8_t)waiting;
     CUDA_STREAM_CHECK(s, cudaEventRecord(p->start, s->stream), name);
     return OK;
 }

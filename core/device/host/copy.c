@@ -45,7 +45,7 @@ int host_launch(struct stream *stream, enum op op, const struct op_args *args) {
     c.function = run_kernel;
     c.control = 0;
     if (s->head.spans.on) {
-        host_facts(s, op_name_of(op, args), 0, &c.facts);
+        stream_facts(&s->head, op_name_of(op, args), 0, &c.facts);
         c.facts.flops = op_flops(op, args);
     }
     return host_submit(s, &c, sizeof *call);
@@ -115,7 +115,7 @@ static int submit_copy(struct host_stream *s, const char *name, int to, void *de
                                dry};
     c.function = run_copy;
     c.control = 0;
-    if (s->head.spans.on) host_facts(s, name, from != to ? bytes : 0, &c.facts);
+    if (s->head.spans.on) stream_facts(&s->head, name, from != to ? bytes : 0, &c.facts);
     return host_submit(s, &c, sizeof *call);
 }
 
@@ -151,7 +151,7 @@ int host_write(struct stream *stream, void *destination, const void *value, size
     memcpy(call->value, value, bytes);
     c.function = run_write;
     c.control = 0;
-    if (s->head.spans.on) host_facts(s, "write", bytes, &c.facts);
+    if (s->head.spans.on) stream_facts(&s->head, "write", bytes, &c.facts);
     return host_submit(s, &c, offsetof(struct write_call, value) + bytes);
 }
 
@@ -162,6 +162,6 @@ int host_call(struct stream *stream, const char *span_name, uint64_t span_bytes,
     if (args_bytes) memcpy(c.args, args, args_bytes);
     c.function = function;
     c.control = 0;
-    if (s->head.spans.on) host_facts(s, span_name, span_bytes, &c.facts);
+    if (s->head.spans.on) stream_facts(&s->head, span_name, span_bytes, &c.facts);
     return host_submit(s, &c, args_bytes);
 }

@@ -190,7 +190,7 @@ int host_event_wait(struct stream *stream, struct event *event) {
     struct wait *w = (struct wait *)c.args;
     w->target = latest(e);
     w->stream = s;
-    host_facts(s, "wait", 0, &w->facts);
+    stream_facts(&s->head, "wait", 0, &w->facts);
     w->facts.waiting = 1;
     atomic_fetch_add(&e->references, 1);
     c.function = run_wait;

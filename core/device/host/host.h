@@ -90,11 +90,6 @@ void host_stream_close(struct host_stream *stream); /* zeroed or half-built is f
  * Returns the stream's error. */
 int host_submit(struct host_stream *stream, struct command *command, size_t args_bytes);
 
-/* Fills in the span of a command on `stream`, except the times, which are set when it runs. The
- * name is copied and cut to fit. */
-void host_facts(const struct host_stream *stream, const char *name, uint64_t bytes,
-                struct span *facts);
-
 /* The number of commands that will have been enqueued once the stream's user has enqueued the next
  * one. */
 uint64_t host_next_position(struct host_stream *stream);

@@ -23,20 +23,6 @@
 
 enum { RING_START = 64 };
 
-void host_facts(const struct host_stream *stream, const char *name, uint64_t bytes,
-                struct span *facts) {
-    const struct stream *s = &stream->head;
-    memset(facts, 0, sizeof *facts);
-    facts->bytes = bytes;
-    facts->step = s->step;
-    facts->rank = (int16_t)s->device->config.rank;
-    facts->device = (int16_t)s->device->config.index;
-    facts->lane = (uint8_t)s->lane;
-    facts->phase = (uint8_t)s->phase;
-    span_set_ends(facts, &s->ends);
-    snprintf(facts->name, sizeof facts->name, "%s", name);
-}
-
 /* Runs a command and adds its span. Emulated devices may share cores, so on the compute lane the
  * thread's CPU time is measured, too; on the communication lane it would count spinning as work.
  * The two clocks need not agree to the nanosecond, hence the bounds. */

@@ -25,13 +25,8 @@ struct grouped_conv {
 };
 
 static inline struct grouped_conv grouped_conv_of(enum op op, const struct op_args *a) {
-    const int forward = op == OP_CONV2D_FORWARD, weight = op == OP_CONV2D_BACKWARD_WEIGHT;
-    const struct tensor *x = forward || weight ? &a->in[0] : &a->out[0],
-                        *w = weight ? &a->out[0] : &a->in[1],
-                        *y = forward  ? &a->out[0]
-                             : weight ? &a->in[1]
-                                      : &a->in[0];
-    const struct tensor *over = forward || weight ? y : x;
+    const struct product_operands o = product_operands(op, a);
+    const struct tensor *x = o.x, *w = o.w, *y = o.y, *over = op == OP_CONV2D_BACKWARD_DATA ? x : y;
     struct grouped_conv made = ZEROED;
     made.x = tensor_f32(x), made.w = tensor_f32(w), made.b = tensor_f32(&a->in[2]);
     made.dy = tensor_f32(y), made.y = tensor_f32(&a->out[0]), made.db = tensor_f32(&a->out[1]);

@@ -70,11 +70,8 @@ static inline struct picture picture_of(const struct tensor *t) {
 }
 
 static inline void conv_product_of(enum op op, const struct op_args *a, struct product *p) {
-    const struct tensor *x = op == OP_CONV2D_BACKWARD_DATA ? &a->out[0] : &a->in[0];
-    const struct tensor *y = op == OP_CONV2D_FORWARD         ? &a->out[0]
-                             : op == OP_CONV2D_BACKWARD_DATA ? &a->in[0]
-                                                             : &a->in[1];
-    const struct tensor *w = op == OP_CONV2D_BACKWARD_WEIGHT ? &a->out[0] : &a->in[1];
+    const struct product_operands o = product_operands(op, a);
+    const struct tensor *x = o.x, *w = o.w, *y = o.y;
     uint32_t n = (uint32_t)x->dims[0], taps = (uint32_t)(w->dims[2] * w->dims[3]);
     p->x = picture_of(x), p->y = picture_of(y);
     p->stride = a->p.conv.stride[0], p->padding = a->p.conv.padding[0], p->k = w->dims[2];
@@ -99,10 +96,8 @@ static inline void conv_product_of(enum op op, const struct op_args *a, struct p
  *     weight    dw as stored: rows and cols are m and k, or k and m; depth n */
 static inline enum product_kind linear_product_of(enum op op, const struct op_args *a,
                                                   struct product *p) {
-    const struct tensor *x = op == OP_LINEAR_BACKWARD_DATA ? &a->out[0] : &a->in[0];
-    const struct tensor *y = op == OP_LINEAR_FORWARD         ? &a->out[0]
-                             : op == OP_LINEAR_BACKWARD_DATA ? &a->in[0]
-                                                             : &a->in[1];
+    const struct product_operands o = product_operands(op, a);
+    const struct tensor *x = o.x, *y = o.y;
     uint32_t n = (uint32_t)x->dims[0], k = (uint32_t)tensor_sample_count(x),
              m = (uint32_t)tensor_sample_count(y);
     int in_out = a->p.linear.weight_is_in_out;
