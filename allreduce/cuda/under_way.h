@@ -73,8 +73,7 @@ struct cuda_calls {
     const struct executor_ranks *ranks;
     struct cuda_device *device;
     struct cuda_stream *stream; /* the stream of the calls; NULL before the first */
-    /* awaited.h: pinned, this rank's flags as the host read them last; NULL: the executor has none. */
-    struct cuda_flag *seen;
+    struct cuda_flag *seen;     /* awaited.h: pinned, this rank's flags as last read; NULL: none */
     int stuck; /* release did not empty the stream, so memory that it may reach must not be freed */
 
     /* Call number k is at call[k % CUDA_CALLS]; oldest .. next - 1 are not known to be done. */

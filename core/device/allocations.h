@@ -1,8 +1,8 @@
 /* The live allocations of one device, sorted by address. A new one goes into the first gap between
  * them that is large enough (first fit). device_free looks up the size here, and operand checks ask
  * whether a range of memory is inside an allocation of this device. The table is outside that
- * memory, so it serves an emulated device and a slab on a GPU, which the CPU cannot write. It is
- * not thread-safe: device->lock guards it. */
+ * memory, so it serves an emulated device and a GPU's slab, which the CPU cannot write. It is not
+ * thread-safe: device->lock guards it. */
 #ifndef DEVICE_ALLOCATIONS_H
 #define DEVICE_ALLOCATIONS_H
 

@@ -25,8 +25,8 @@ void event_clock_span(struct event_clock *clock, float start_ms, float length_ms
                       int64_t *end_ns);
 
 /* 1 when a new anchor is needed. The clocks of GPU and host drift apart by some millionths, so an
- * anchor is too old after a second. (The distance in milliseconds, a float of 24 bits, is then
- * exact to 61 ns, a hundredth of that drift.) */
+ * anchor is too old after a second. (A distance of a second in milliseconds, as a float of 24 bits,
+ * is exact to 61 ns, far less than that drift.) */
 int event_clock_is_old(const struct event_clock *clock, int64_t now);
 
 #endif

@@ -31,8 +31,7 @@ struct device_ops {
     void (*libraries)(char *text, size_t bytes); /* device_libraries; NULL: it uses none */
 
     /* start sets memory, ledger.capacity, layout, compute, comm and copy. stop ends the streams and
-     * frees all memory, also after a start that failed halfway. device.c frees the struct
-     * itself. */
+     * frees all memory, also after a start that failed halfway. device.c frees the struct. */
     int (*start)(struct device *device);
     void (*stop)(struct device *device);
 
@@ -104,8 +103,8 @@ struct stream {
     int64_t clock_error_ns;
 };
 
-/* Fills in the span of work on the stream, except its flops and times. The name is copied and cut to
- * fit. */
+/* Fills in the span of work on the stream, except its flops and times. The name is copied and cut
+ * to fit. */
 void stream_facts(const struct stream *stream, const char *name, uint64_t bytes,
                   struct span *facts);
 

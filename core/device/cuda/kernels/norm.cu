@@ -25,9 +25,8 @@ EACH_THREAD_KERNEL(OF_THREAD)
 EACH_STEP(OF_STEP)
 BLOCK_KERNEL(batch_norm_track, struct norm_steps, struct norm_shared, NORM_THREADS)
 
-static const struct op_kernel kernels[] = {
-    EACH_BLOCK_KERNEL(OP_KERNEL_ROW) EACH_THREAD_KERNEL(OP_KERNEL_ROW) EACH_STEP(OP_KERNEL_ROW)
-        OP_KERNEL_ROW(OP_BATCH_NORM_TRACK, batch_norm_track)};
+static const struct op_kernel kernels[] = {EACH_BLOCK_KERNEL(OP_KERNEL_ROW) EACH_THREAD_KERNEL(
+    OP_KERNEL_ROW) EACH_STEP(OP_KERNEL_ROW) OP_KERNEL_ROW(OP_BATCH_NORM_TRACK, batch_norm_track)};
 
 FAMILY_KERNELS(norm)
 

@@ -1,7 +1,6 @@
 /* Rows of numbers with 32 threads each, for softmax, the losses and LayerNorm. Lane l of the 32 has
- * the columns l, l + 32, ...; then the lanes' parts are added in fold order (base/fold.h). The
- * order depends only on the length of a row, so a row's bits do not depend on the number of
- * rows. */
+ * the columns l, l + 32, ...; then the lanes' parts are added in fold order (base/fold.h). This
+ * order depends only on a row's length, so a row's bits do not depend on the number of rows. */
 #ifndef DEVICE_CUDA_KERNELS_ROWS_H
 #define DEVICE_CUDA_KERNELS_ROWS_H
 
