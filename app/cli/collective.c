@@ -19,8 +19,8 @@ enum { MOST_BYTES = 256 << 20, USUAL_COUNT = 1 << 18, USUAL_RANKS = 4 };
 struct words {
     const char *algorithm;
     const char *pictures; /* NULL: not asked for */
-    int64_t ranks, count; /* count -1: not given */
-    uint64_t bytes;       /* NO_BYTES: not given */
+    int64_t ranks;
+    uint64_t bytes; /* NO_BYTES: not given */
     int full;
 };
 #define NO_BYTES UINT64_MAX
@@ -33,8 +33,6 @@ static const struct option collective_options[] = {
     {"--bytes", "SIZE",
      "the data of each rank, a multiple of 4: such as 4096, 64K or 1M (default 1M)", read_bytes,
      AT(bytes), 0, MOST_BYTES, ALWAYS},
-    {"--count", "N", "the data of each rank as a number of floats", read_int, AT(count), 0,
-     MOST_BYTES / 4, ALWAYS},
     {"--full", NULL, "all hops, and what each rank holds after each of them", read_on, AT(full),
      NO_LIMITS, ALWAYS},
     {"--pictures", "DIR", "write its picture as SVG, and as PNG where rsvg-convert is installed",
@@ -61,16 +59,11 @@ static int help(void) {
 /* ---- what was asked for ---- */
 
 static int count_of(const struct words *w, size_t *count) {
-    const size_t each = sizeof(float);
-    *count = w->count >= 0 ? (size_t)w->count : USUAL_COUNT - USUAL_COUNT % (size_t)w->ranks;
-    if (w->bytes == NO_BYTES) return OK;
-    if (w->count >= 0)
-        return fail(ERR_USAGE, "--bytes and --count: both were given: give one of them");
-    if (w->bytes % each)
-        return fail(ERR_USAGE, "--bytes: %llu: give a multiple of 4, the size of a float",
-                    (unsigned long long)w->bytes);
-    *count = w->bytes / each;
-    return OK;
+    const size_t usual = USUAL_COUNT - USUAL_COUNT % (size_t)w->ranks;
+    *count = w->bytes == NO_BYTES ? usual : w->bytes / sizeof(float);
+    if (w->bytes == NO_BYTES || w->bytes % sizeof(float) == 0) return OK;
+    return fail(ERR_USAGE, "--bytes: %llu: give a multiple of 4, the size of a float",
+                (unsigned long long)w->bytes);
 }
 
 /* "auto" is not a plan: it chooses one, and says why. */
@@ -136,7 +129,7 @@ static int make_and_draw(struct words *w) {
 
 int command_collective(int argc, char **argv, const struct duet_model *own) {
     (void)own;
-    struct words w = {.algorithm = "ring", .ranks = USUAL_RANKS, .count = -1, .bytes = NO_BYTES};
+    struct words w = {.algorithm = "ring", .ranks = USUAL_RANKS, .bytes = NO_BYTES};
     struct options options = {.command = "collective", .part = {{collective_options, &w}}};
     int code = options_read(&options, argc, argv);
     if (!code && options.help) return help();

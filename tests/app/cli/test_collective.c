@@ -28,7 +28,7 @@ static void has_not(const char *words, const char *text) {
 }
 
 CliTest(cli_collective, the_ring_by_eye, 60) {
-    has("--algorithm ring --ranks 4 --count 256",
+    has("--algorithm ring --ranks 4 --bytes 1K",
         "allreduce by ring, 4 ranks: 256 floats (1 KiB) in each, in 4 chunks: 6 hops\n");
     has("--ranks 4 --bytes 1K --full",
         "\nhop 3 of 6\n"
@@ -40,30 +40,29 @@ CliTest(cli_collective, the_ring_by_eye, 60) {
         "  rank 1  01       1        sum      013\n"
         "  rank 2  012      12       2        sum\n"
         "  rank 3  sum      123      23       3\n");
-    has("--ranks=4 --count=256",
+    has("--ranks=4 --bytes=1K",
         "  rank 0 --chunk 1--> rank 1 =           rank 2 --chunk 3--> rank 3 =\n");
     has("", "  0-3            1572864      1572864  equal     2(n-1)/n S = 1572864, equal\n");
     has("--algorithm direct", "  0-3            1572864      1572864  equal ");
     has("--algorithm naive", "  0              3145728      3145728  equal ");
     has("--algorithm naive", "  1-3            1048576      1048576  equal ");
     has("--algorithm oneshot", "  0-3            3145728      3145728  equal ");
-    has("--ranks 3 --count 100",
+    has("--ranks 3 --bytes 400",
         "  1                  592          592  equal     2(n-1)/n S = 533.3, uneven\n");
 }
 
 CliTest(cli_collective, other_collectives_by_eye, 60) {
-    has("--algorithm naive --ranks 3 --count 64 --full",
+    has("--algorithm naive --ranks 3 --bytes 256 --full",
         "hop 1 of 2\n"
         "  rank 1 --chunk 0--> rank 0 =           rank 2 --chunk 0--> rank 0 =\n");
-    has("--algorithm oneshot --ranks 2 --count 64 --full", "before hop 1\n");
-    has("--algorithm all-gather --ranks 2 --count 8 --full", "  rank 1  0        1\n");
-    has("--algorithm tree --ranks 64 --count 7 --full",
+    has("--algorithm oneshot --ranks 2 --bytes 256 --full", "before hop 1\n");
+    has("--algorithm all-gather --ranks 2 --bytes 32 --full", "  rank 1  0        1\n");
+    has("--algorithm tree --ranks 64 --bytes 28 --full",
         "of 64 ranks x 1 chunk 64 are filled, "); /* a long set of ranks */
-    has("--algorithm reduce-scatter --ranks 2 --count 8 --full", "  rank 1  1        sum\n");
-    has("--algorithm tree --ranks 8 --count 512", "6 hops");
-    has("--algorithm auto --ranks 4 --count 4096", " for 16 KiB over 4 ranks (host shared memory");
-    has("--ranks 1 --count 8", "nothing moves\n");
-    has("--count 0", "nothing moves\n");
+    has("--algorithm reduce-scatter --ranks 2 --bytes 32 --full", "  rank 1  1        sum\n");
+    has("--algorithm tree --ranks 8 --bytes 2K", "6 hops");
+    has("--algorithm auto --ranks 4 --bytes 16K", " for 16 KiB over 4 ranks (host shared memory");
+    has("--ranks 1 --bytes 32", "nothing moves\n");
     has("--bytes 0", "nothing moves\n");
 }
 
@@ -86,15 +85,15 @@ CliTest(cli_collective, long_ones_are_folded, 60) {
     has("--ranks 64", "\n... hops 2 to 125: --full shows them\n");
     has("--ranks 64", "  ... and 50 more moves of this kind\n");
     has("--ranks 64 --full", "of 64 ranks x 64 chunks 4096 are filled, 4096 the sum of all\n");
-    has("--ranks 16 --full --count 256", "\nhop 15 of 30\n");
-    has_not("--ranks 16 --full --count 256", "...");
+    has("--ranks 16 --full --bytes 1K", "\nhop 15 of 30\n");
+    has_not("--ranks 16 --full --bytes 1K", "...");
 }
 
 /* The picture names what it shows and has an arrow for each move. A PNG is next to it where
  * rsvg-convert is installed, and else a line says that it does not. */
 CliTest(cli_collective, picture, 60) {
     struct cli c;
-    cli_run(&c, "collective --ranks 3 --count 48 --pictures slides");
+    cli_run(&c, "collective --ranks 3 --bytes 192 --pictures slides");
     cr_expect_eq(c.status, 0);
     cr_expect(*c.err ? strstr(c.err, "no PNG next to it") != NULL
                      : !access("slides/ring-3.png", R_OK),
@@ -119,10 +118,8 @@ CliTest(cli_collective, bad_input, 60) {
     cli_fails(2, "1 to 64", "collective --ranks 0");
     cli_fails(2, "multiple of 4", "collective --bytes 6");
     cli_fails(2, "--bytes", "collective --bytes 1G");
-    cli_fails(2, "give one of them", "collective --bytes 8 --count 2");
-    cli_fails(2, "give one of them", "collective --bytes 0 --count 0");
-    cli_fails(2, "--count", "collective --count -1");
-    cli_fails(2, "multiple of 4", "collective --algorithm all-gather --count 7");
+    cli_fails(2, "--bytes", "collective --bytes -1");
+    cli_fails(2, "multiple of 4", "collective --algorithm all-gather --bytes 28");
     cli_fails(2, "broadcast or auto", "collective --algorithm rings");
     cli_fails(2, "fewer bytes or ranks", "collective --algorithm naive --ranks 64 --bytes 64M");
     cli_fails(2, "did you mean --ranks?", "collective --rankz 1");
