@@ -22,9 +22,7 @@ static int close_to(double a, double b) {
 
 static int same(const struct device_record *a, const struct device_record *b) {
     for (int c = 0; c < MEM_CAUSE_COUNT; c++)
-        if (!close_to((double)a->memory.at_peak[c], (double)b->memory.at_peak[c]) ||
-            !close_to((double)a->memory.now[c], (double)b->memory.now[c]))
-            return 0;
+        if (!close_to((double)a->memory.at_peak[c], (double)b->memory.at_peak[c])) return 0;
     return close_to((double)a->bytes_in, (double)b->bytes_in) &&
            close_to((double)a->bytes_out, (double)b->bytes_out) &&
            close_to((double)a->kernels, (double)b->kernels);
@@ -94,21 +92,10 @@ static int is_of_training(int phase) {
            phase != PHASE_PROOF;
 }
 
-static void memory_rows(const struct profile *t, const char *name, enum value value) {
-    row(t, 0, name, value, MEM_CAUSE_COUNT, print_bytes);
+static void memory_rows(const struct profile *t) {
+    row(t, 0, "memory at its peak", VALUE_PEAK, MEM_CAUSE_COUNT, print_bytes);
     for (int c = 0; c < MEM_CAUSE_COUNT; c++)
-        part(t, mem_cause_name(c), value, c, print_bytes);
-}
-
-/* If all devices still hold what they held at their peaks, one list shows both. */
-static void all_memory_rows(const struct profile *t) {
-    int equal = 1;
-    for (int d = 0; d < t->run->devices; d++) {
-        const struct ledger *m = &t->run->device[d].memory;
-        equal &= !memcmp(m->now, m->at_peak, sizeof m->now);
-    }
-    memory_rows(t, equal ? "memory, now and at peak" : "memory at its peak", VALUE_PEAK);
-    if (!equal && t->details) memory_rows(t, "memory now", VALUE_NOW);
+        part(t, mem_cause_name(c), VALUE_PEAK, c, print_bytes);
 }
 
 static void byte_rows(const struct profile *t) {
@@ -148,7 +135,7 @@ int profile_columns(struct table *table, const struct run_record *r, int details
         snprintf(table->head[i], TABLE_CELL,
                  t.group[i].first == t.group[i].last ? "device %d" : "devices %d-%d",
                  t.group[i].first, t.group[i].last);
-    all_memory_rows(&t);
+    memory_rows(&t);
     byte_rows(&t);
     int known = !r->computed || strcmp(r->model, "described") != 0; /* else kernels are unknown */
     if (r->computed && details && known)

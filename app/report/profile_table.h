@@ -29,7 +29,7 @@ void machine_rows(struct table *table, const struct run_record *run);
 
 /* Prints one run in at most `width` columns (text.h). For each device it shows memory by cause at
  * its peak and, per step, the bytes over links, the time by phase and the busy share. `details`
- * adds memory now, bytes by phase and kernels, and the stages of the data. */
+ * adds bytes by phase and kernels, and the stages of the data. */
 void profile_table(FILE *file, int width, const char *title, const struct run_record *run,
                    int details);
 

@@ -25,7 +25,6 @@ double device_value(const struct run_record *r, int device, enum value value, in
     switch (value) {
     case VALUE_PEAK:
         return (double)(key < MEM_CAUSE_COUNT ? d->memory.at_peak[key] : d->memory.total_peak);
-    case VALUE_NOW: return (double)(key < MEM_CAUSE_COUNT ? d->memory.now[key] : d->memory.total);
     case VALUE_BUSY_SHARE:
         return r->training_seconds > 0 ? (double)d->busy_ns * 1e-9 / r->training_seconds : 0;
     default: return record_per_step(r, in_all(r, device, value, key));

@@ -7,7 +7,6 @@
 
 enum value {
     VALUE_PEAK, /* peak memory; key: a cause, or MEM_CAUSE_COUNT for all */
-    VALUE_NOW,  /* memory at the end, likewise */
     VALUE_IN,   /* bytes over links */
     VALUE_OUT,
     VALUE_LINKS, /* both */

@@ -34,7 +34,6 @@ Test(profile, table, .timeout = 30) {
     has(text, "^ +device 0 +device 1 +device 2$");
     has(text, "^memory at its peak +9 MiB +4 MiB +5 MiB$");
     has(text, "^  activations +7 MiB +2 MiB +3 MiB$");
-    has(text, "^memory now +2 MiB +2 MiB +2 MiB$");
     has(text, "^bytes in per step +7 MiB +1 MiB +1 MiB$");
     has(text, "^bytes out per step +9 MiB +512 KiB +512 KiB$");
     has(text, "^busy ms per step +6.000 +4.100 +4.200$");
