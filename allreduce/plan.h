@@ -88,9 +88,9 @@ enum collective {
 };
 const char *collective_name(enum collective what); /* "allreduce", "all_gather": static storage */
 
-/* For messages: "auto, naive, oneshot, direct, ring, tree, fused, nccl or mpi". */
-#define ALLREDUCE_COMMA_WORD(NAME, word, in_fold_order, uses_scratch) ", " #word
-#define ALLREDUCE_WORDS "auto" ALLREDUCE_PLANS(ALLREDUCE_COMMA_WORD) ", nccl or mpi"
+/* For options: "auto|naive|oneshot|direct|ring|tree|fused|nccl|mpi". */
+#define ALLREDUCE_OR_WORD(NAME, word, in_fold_order, uses_scratch) "|" #word
+#define ALLREDUCE_WORDS "auto" ALLREDUCE_PLANS(ALLREDUCE_OR_WORD) "|nccl|mpi"
 
 /* "auto", "naive", ...: static storage. */
 const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm);

@@ -50,7 +50,8 @@ option_reader read_bytes;        /* uint64_t, such as 64M */
 option_reader read_count;        /* int64_t, such as 25.6M */
 option_reader read_text;         /* char[]: not empty, at most its size - 1 bytes */
 option_reader read_word;         /* const char *: the word itself, not empty */
-option_reader read_choice;       /* an enum or int: the index of the word in option->value */
+option_reader read_choice;       /* an enum or int: the index of the word in option->value; or
+                                  * char[]: the word */
 option_reader read_precision;    /* the same; refuses bf16 and fp16 with advice */
 option_reader read_nothing;      /* no member: any value is accepted */
 

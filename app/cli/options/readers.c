@@ -88,12 +88,17 @@ int read_choice(const struct option *option, const char *text, void *target) {
     enum { MOST = 16 };
     char all[256], *save = NULL;
     const char *words[MOST];
-    int count = 0;
+    int count = 0, index;
     snprintf(all, sizeof all, "%s", option->value);
     for (char *word = strtok_r(all, "|", &save); word && count < MOST;
          word = strtok_r(NULL, "|", &save))
         words[count++] = word;
-    return option_choose(option, text, words, count, option_member(option, target));
+    CHECK(option_choose(option, text, words, count, &index));
+    if (option->bytes == sizeof index)
+        *(int *)option_member(option, target) = index;
+    else
+        snprintf(option_member(option, target), option->bytes, "%s", text);
+    return OK;
 }
 
 int read_precision(const struct option *option, const char *text, void *target) {

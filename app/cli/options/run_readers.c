@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "allreduce/plan.h"
 #include "base/error.h"
 #include "base/text/parse.h"
 #include "cli/options/run_options.h"
@@ -88,17 +87,6 @@ int read_hidden(const struct option *option, const char *text, void *target) {
                          &config->model.options.hidden_count));
     for (int i = 0; i < config->model.options.hidden_count; i++)
         config->model.options.hidden[i] = (int)widths[i];
-    return OK;
-}
-
-int read_algorithm(const struct option *option, const char *text, void *target) {
-    struct run_config *config = target;
-    const char *words[ALLREDUCE_ALGORITHM_COUNT];
-    int a;
-    for (a = 0; a < ALLREDUCE_ALGORITHM_COUNT; a++)
-        words[a] = allreduce_algorithm_name((enum allreduce_algorithm)a);
-    CHECK(option_choose(option, text, words, ALLREDUCE_ALGORITHM_COUNT, &a));
-    snprintf(config->ddp.allreduce, sizeof config->ddp.allreduce, "%s", words[a]);
     return OK;
 }
 

@@ -193,11 +193,10 @@ const struct option run_options[] = {
      "sums a part and sends it to device 0",
      read_choice, AT(dp.sharded_reduce), NO_LIMITS,
      BY_ALL, IN_DP, 0},
-    {"--allreduce", "NAME",
-     "ddp: " ALLREDUCE_WORDS " (default auto). fsdp: nccl, on GPUs. single, dp: with ring or tree, "
+    {"--allreduce", ALLREDUCE_WORDS,
+     "ddp: the algorithm (default auto). fsdp: nccl, on GPUs. single, dp: with ring or tree, "
      "sum gradients in the order of ddp on --devices ranks, for identical bits",
-     read_algorithm,
-     NO_MEMBER, NO_LIMITS,
+     read_choice, AT(ddp.allreduce), NO_LIMITS,
      OFTEN | BY_ALL, IN_ANY_MODE, ADDS_AS_DDP},
     {"--bucket-cap-mb", "X",
      "ddp: the size of each gradient bucket in MiB (default: 1 for the first and 25 for the "
