@@ -231,33 +231,26 @@ static void which_is_faster(struct list *list, const struct run_record *dp,
         text_add(text, ": do not trust these times.");
 }
 
-static void in_brief(struct list *list, const struct profiled *runs) {
+/* The answer first; `details` adds what stands behind it. */
+static void say_all(struct list *list, const struct profiled *runs) {
     const struct run_record *dp = runs->dp, *ddp = runs->ddp;
     if (dp && ddp) which_is_faster(list, dp, ddp);
     add_load(next(list), dp, ddp); /* how busy modelled GPUs are */
     if (dp) memory_excess(list, dp);
     if (dp) beside_pytorch_sentence(next(list), &runs->dp_beside);
+    if (dp && list->details && !dp->computed) longer_phases(list, dp);
+    if (dp && list->details && runs->loss_in_forward)
+        loss_in_forward(list, dp, runs->loss_in_forward);
     if (dp && ddp) ddp_saves(list, dp, ddp);
-}
-
-static void in_detail(struct list *list, const struct profiled *runs) {
-    const struct run_record *dp = runs->dp, *ddp = runs->ddp;
-    if (dp) memory_excess(list, dp);
-    if (dp) beside_pytorch_sentence(next(list), &runs->dp_beside);
-    if (dp && !dp->computed) longer_phases(list, dp);
-    if (dp && runs->loss_in_forward) loss_in_forward(list, dp, runs->loss_in_forward);
-    if (dp && ddp) ddp_saves(list, dp, ddp);
-    if (ddp) ddp_does_not_save(list, ddp);
-    if (ddp) beside_pytorch_sentence(next(list), &runs->ddp_beside);
-    if (dp && ddp) which_is_faster(list, dp, ddp);
-    add_load(next(list), dp, ddp);
+    if (ddp && list->details) ddp_does_not_save(list, ddp);
+    if (ddp && list->details) beside_pytorch_sentence(next(list), &runs->ddp_beside);
 }
 
 int profile_findings(const struct profiled *runs, struct text sentences[FINDINGS]) {
     struct list list = {sentences, 0, runs->details};
     const struct run_record *any = runs->dp ? runs->dp : runs->ddp;
     sentences->used = 0;
-    if (any && any->devices > 1) (runs->details ? in_detail : in_brief)(&list, runs);
+    if (any && any->devices > 1) say_all(&list, runs);
     next(&list);
     return list.count;
 }
