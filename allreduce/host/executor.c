@@ -189,7 +189,6 @@ static int host_open(struct executor **out, const struct executor_ranks *ranks) 
 }
 
 static void host_close(struct executor *executor) {
-    if (executor) host_schedule_end(&executor->ranks.all);
     free(executor);
 }
 

@@ -72,8 +72,6 @@ void move_fold(float *const *dest, int dests, const float *const *source, int n,
 
 /* On a dry device with a schedule: marks the call as a collective (scheduled.c). */
 void host_schedule(const struct executor_ranks *ranks, const struct executor_call *call);
-/* Says that these ranks make no more calls. */
-void host_schedule_end(const struct executor_ranks *ranks);
 
 /* memcpy with stores that bypass the caches. The stores are complete when it returns, so a post, or
  * the end of the call, may follow as after any other move. */

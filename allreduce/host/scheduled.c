@@ -15,11 +15,6 @@ static enum scheduled_collective collective_of(const struct plan *plan) {
 void host_schedule(const struct executor_ranks *ranks, const struct executor_call *call) {
     struct schedule *schedule = device_config(ranks->device)->schedule;
     if (!schedule || !call->plan) return;
-    schedule_collective(schedule, ranks->rank, collective_of(call->plan), ranks, call->base,
-                        ranks->n, call->count * sizeof(float));
-}
-
-void host_schedule_end(const struct executor_ranks *ranks) {
-    struct schedule *schedule = ranks->device ? device_config(ranks->device)->schedule : NULL;
-    if (schedule) schedule_forget(schedule, ranks->rank, ranks);
+    schedule_collective(schedule, ranks->rank, collective_of(call->plan), ranks->n,
+                        call->count * sizeof(float));
 }

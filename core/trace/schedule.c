@@ -8,14 +8,12 @@
 #include "base/error.h"
 #include "base/grow.h"
 
-enum { MOST_OBJECTS = 16 }; /* of collectives, on each rank */
-
 struct schedule {
     pthread_mutex_t lock;
     struct program program[MOST_PROGRAMS];
     int count, failed;
     uint64_t events;
-    const void *object[MAX_DEVICES][MOST_OBJECTS];
+    uint64_t collectives[MAX_DEVICES]; /* how many each rank has made */
 };
 
 int schedule_new(struct schedule **out) {
@@ -77,30 +75,14 @@ void schedule_group_end(struct schedule *s, int rank) {
     pthread_mutex_unlock(&s->lock);
 }
 
-static uint64_t number_of(struct schedule *s, int rank, const void *object) {
-    for (int i = 0; i < MOST_OBJECTS; i++) {
-        if (!s->object[rank][i]) s->object[rank][i] = object;
-        if (s->object[rank][i] == object) return (uint64_t)i;
-    }
-    s->failed = 1;
-    return 0;
-}
-
-void schedule_forget(struct schedule *s, int rank, const void *object) {
-    pthread_mutex_lock(&s->lock);
-    for (int i = 0; i < MOST_OBJECTS; i++)
-        if (s->object[rank][i] == object) s->object[rank][i] = s; /* no object has this address */
-    pthread_mutex_unlock(&s->lock);
-}
-
-void schedule_collective(struct schedule *s, int rank, enum scheduled_collective what,
-                         const void *object, uint64_t call, int ranks, uint64_t bytes) {
+void schedule_collective(struct schedule *s, int rank, enum scheduled_collective what, int ranks,
+                         uint64_t bytes) {
     pthread_mutex_lock(&s->lock);
     struct program *p = own(s, rank);
     if (p && p->open >= 0) {
         struct scheduled *head = &p->list[p->open];
         head->collective = (uint8_t)what;
-        head->key = number_of(s, rank, object) << 48 | call;
+        head->key = s->collectives[rank]++;
         head->ranks = (int16_t)ranks;
         head->bytes = bytes;
     }

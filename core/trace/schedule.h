@@ -100,13 +100,11 @@ void schedule_add(struct schedule *schedule, const struct scheduled *entry);
 void schedule_group_begin(struct schedule *schedule, const struct scheduled *group);
 void schedule_group_end(struct schedule *schedule, int rank);
 
-/* Marks the open group as a collective: call number `call` on object `object` over `ranks` ranks,
- * with `bytes` bytes (the sum of all blocks if each rank has one). Its key has the number of the
- * object among the rank's objects, in the order of their first calls, the same on every rank. */
+/* Marks the open group as a collective over `ranks` ranks, with `bytes` bytes (the sum of all
+ * blocks if each rank has one). Its key is the number of the rank's collectives before it: all
+ * ranks make the same collectives in the same order. */
 void schedule_collective(struct schedule *schedule, int rank, enum scheduled_collective what,
-                         const void *object, uint64_t call, int ranks, uint64_t bytes);
-/* Says that the object is freed, so a later one at its address is another object. */
-void schedule_forget(struct schedule *schedule, int rank, const void *object);
+                         int ranks, uint64_t bytes);
 
 uint64_t schedule_new_event(struct schedule *schedule); /* a key for an event: from 1 */
 

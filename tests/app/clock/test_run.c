@@ -184,33 +184,6 @@ Test(clock_run, a_slow_rank_holds_back_all) {
     end();
 }
 
-static void sum_on(int rank, const void *object) {
-    struct scheduled group = entry(SCHEDULED_GROUP, rank, LANE_COMM);
-    schedule_group_begin(schedule, &group);
-    schedule_collective(schedule, rank, SCHEDULED_SUM, object, 0, 2, 4);
-    schedule_group_end(schedule, rank);
-}
-
-/* The same key on all ranks, whatever their memory is used for again. */
-Test(clock_run, an_object_at_the_address_of_one_that_is_freed_is_another) {
-    const int x = 0, y = 0, z = 0;
-    const struct program *programs;
-    int count;
-    begin(2);
-    for (int r = 0; r < 2; r++) {
-        sum_on(r, &x);
-        schedule_forget(schedule, r, &x);
-        sum_on(r, r ? &x : &y);
-        sum_on(r, &z);
-    }
-    cr_assert(!schedule_programs(schedule, &programs, &count) && count == 2);
-    for (int i = 0; i < 3; i++) {
-        cr_expect_eq(programs[0].list[i].key, programs[1].list[i].key);
-        cr_expect(!i || programs[0].list[i].key != programs[0].list[i - 1].key);
-    }
-    end();
-}
-
 /* As in a sum of 64 devices' gradients, many pieces each. */
 Test(clock_run, thousands_of_moves_share_a_link) {
     enum { MOVES = 5000 };
