@@ -68,10 +68,7 @@ int replica_write_other(struct replica *r, const struct step_block *step, enum p
     r->more_passes = step->more_passes;
     r->now = *step;
     r->input = phase;
-    CHECK(stream_write(replica_phase(r, phase), r->step, step, sizeof *step));
-    return r->optimizer && phase == PHASE_INPUT
-               ? optimizer_write_groups(&r->optimizer->optimizer, step)
-               : OK;
+    return stream_write(replica_phase(r, phase), r->step, step, sizeof *step);
 }
 
 int replica_write_step(struct replica *r, const struct step_block *step) {

@@ -200,7 +200,7 @@ int autograd_memory_new(struct autograd_memory **out, duet_tape *t, duet_var *ro
     }
     for (int i = 0; i < t->var_count; i++)
         a->grad_of[i] = NONE;
-    tape_uses(t, root); /* marks vars on the way to the root */
+    tape_uses(t, root, NULL); /* marks vars on the way to the root */
     mark_full(a);
     fill_buffers(a);
     save_all(a);

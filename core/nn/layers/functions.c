@@ -1,9 +1,7 @@
-/* The activations, and the norms over one sample at a time. Each function checks its settings and
- * calls the internal op. */
+/* The activations. Each function checks its settings and calls the internal op. */
 #include <math.h>
 
 #include "base/error.h"
-#include "base/text/text.h"
 #include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"
 
@@ -65,47 +63,4 @@ duet_var *duet_gelu(duet_tape *t, duet_var *x, enum duet_gelu approximate) {
                            (int)approximate);
     return activate(t, x, approximate == DUET_GELU_TANH ? ACTIVATION_GELU_TANH : ACTIVATION_GELU, 0,
                     0);
-}
-
-/* ---- norms ---- */
-
-/* Weight or bias of a norm, or NULL if there is none. *wrong: the tape has an error. */
-static struct param *optional(duet_tape *t, const char *layer, int i, int none, int rank,
-                              int *wrong) {
-    struct param *p = i == none || *wrong ? NULL : tape_param_at(t, layer, i, rank);
-    *wrong |= i != none && !p;
-    return p;
-}
-
-/* PyTorch's words, with the shape of x. An impossible rank is not used. */
-static int check_shape(const struct tensor *x, int rank, const int *shape) {
-    int good = rank >= 1 && rank < x->rank && shape;
-    for (int i = 0; good && i < rank; i++)
-        good = shape[i] == x->dims[x->rank - rank + i];
-    if (good) return OK;
-    char want[SHAPE_TEXT], is[SHAPE_TEXT];
-    text_sizes(want, sizeof want, shape && rank <= MAX_RANK ? rank : 0, shape);
-    text_sizes(is, sizeof is, x->rank, x->dims);
-    return fail(ERR_USAGE,
-                "layer_norm: Given normalized_shape=[%s], expected input with shape [N, ..., %s], "
-                "but got input of size [%s]",
-                want, want, is);
-}
-
-duet_var *duet_layer_norm(duet_tape *t, duet_var *x, int rank, const int *normalized_shape, int w,
-                          int b, double eps) {
-    int wrong = 0;
-    if (tape_failed(t, x) || tape_fail(t, check_shape(&x->value, rank, normalized_shape)))
-        return NULL;
-    struct param *weight = optional(t, "layer_norm", w, DUET_NO_WEIGHT, rank, &wrong),
-                 *bias = optional(t, "layer_norm", b, DUET_NO_BIAS, rank, &wrong);
-    return wrong ? NULL : layer_norm(t, x, rank, weight, bias, eps);
-}
-
-duet_var *duet_group_norm(duet_tape *t, duet_var *x, int num_groups, int w, int b, double eps) {
-    int wrong = 0;
-    if (tape_failed(t, x)) return NULL;
-    struct param *weight = optional(t, "group_norm", w, DUET_NO_WEIGHT, 1, &wrong),
-                 *bias = optional(t, "group_norm", b, DUET_NO_BIAS, 1, &wrong);
-    return wrong ? NULL : group_norm(t, x, num_groups, weight, bias, eps);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text/text.h"
 #include "nn/tape/tape_internal.h"
 
 /* The memory of a parameter or its gradient as a vector; empty: no such operand. */
@@ -63,6 +64,31 @@ static duet_var *normalise(duet_tape *t, duet_var *x, int length, struct param *
     return tape_append(t, &node, y, tape_needs_grad(x, w, b));
 }
 
+/* ---- the layers ---- */
+
+/* Weight or bias of a norm, or NULL if there is none. *wrong: the tape has an error. */
+static struct param *optional(duet_tape *t, const char *layer, int i, int none, int rank,
+                              int *wrong) {
+    struct param *p = i == none || *wrong ? NULL : tape_param_at(t, layer, i, rank);
+    *wrong |= i != none && !p;
+    return p;
+}
+
+/* PyTorch's words, with the shape of x. An impossible rank is not used. */
+static int check_shape(const struct tensor *x, int rank, const int *shape) {
+    int good = rank >= 1 && rank < x->rank && shape;
+    for (int i = 0; good && i < rank; i++)
+        good = shape[i] == x->dims[x->rank - rank + i];
+    if (good) return OK;
+    char want[SHAPE_TEXT], is[SHAPE_TEXT];
+    text_sizes(want, sizeof want, shape && rank <= MAX_RANK ? rank : 0, shape);
+    text_sizes(is, sizeof is, x->rank, x->dims);
+    return fail(ERR_USAGE,
+                "layer_norm: Given normalized_shape=[%s], expected input with shape [N, ..., %s], "
+                "but got input of size [%s]",
+                want, want, is);
+}
+
 /* PyTorch has no layer with a bias but without a weight. Parameters need samples. */
 static int check_layer(duet_tape *t, const char *name, const duet_var *x, struct param *w,
                        struct param *b, double epsilon) {
@@ -74,31 +100,36 @@ static int check_layer(duet_tape *t, const char *name, const duet_var *x, struct
 }
 
 static int suits(const struct param *p, const int *dims, int count) {
-    return !p ||
-           (p->value.rank == count && !memcmp(p->value.dims, dims, (size_t)count * sizeof *dims));
+    return !p || !memcmp(p->value.dims, dims, (size_t)count * sizeof *dims);
 }
 
-duet_var *layer_norm(duet_tape *t, duet_var *x, int dims, struct param *w, struct param *b,
-                     double epsilon) {
-    if (tape_stuck(t, x) || !(x = to_plain(t, x)) ||
-        tape_fail(t, check_layer(t, "layer_norm", x, w, b, epsilon)))
+duet_var *duet_layer_norm(duet_tape *t, duet_var *x, int rank, const int *normalized_shape,
+                          int w_at, int b_at, double eps) {
+    int wrong = 0, length = 1;
+    if (tape_failed(t, x) || tape_fail(t, check_shape(&x->value, rank, normalized_shape)))
         return NULL;
-    int rank = x->value.rank, length = 1;
-    const int *last = x->value.dims + (dims >= 1 && dims < rank ? rank - dims : 0);
-    if (dims < 1 || dims >= rank || !suits(w, last, dims) || !suits(b, last, dims))
+    struct param *w = optional(t, "layer_norm", w_at, DUET_NO_WEIGHT, rank, &wrong),
+                 *b = optional(t, "layer_norm", b_at, DUET_NO_BIAS, rank, &wrong);
+    if (wrong || tape_stuck(t, x) || !(x = to_plain(t, x)) ||
+        tape_fail(t, check_layer(t, "layer_norm", x, w, b, eps)))
+        return NULL;
+    if (!suits(w, normalized_shape, rank) || !suits(b, normalized_shape, rank))
         return tape_refuse(t,
                            "layer_norm %s: its shape does not suit the last %d dimensions of an "
                            "input of %s: the first dimension stays, check the model",
-                           w ? w->spec->name : "without weights", dims, SHAPE(&x->value));
-    for (int i = 0; i < dims; i++)
-        length *= last[i];
-    return normalise(t, x, length, w, b, (struct layer_norm_args){epsilon, 1, 1});
+                           w->spec->name, rank, SHAPE(&x->value));
+    for (int i = 0; i < rank; i++)
+        length *= normalized_shape[i];
+    return normalise(t, x, length, w, b, (struct layer_norm_args){eps, 1, 1});
 }
 
-duet_var *group_norm(duet_tape *t, duet_var *x, int groups, struct param *w, struct param *b,
-                     double epsilon) {
-    if (tape_stuck(t, x) || !(x = to_plain(t, x)) ||
-        tape_fail(t, check_layer(t, "group_norm", x, w, b, epsilon)))
+duet_var *duet_group_norm(duet_tape *t, duet_var *x, int groups, int w_at, int b_at, double eps) {
+    int wrong = 0;
+    if (tape_failed(t, x)) return NULL;
+    struct param *w = optional(t, "group_norm", w_at, DUET_NO_WEIGHT, 1, &wrong),
+                 *b = optional(t, "group_norm", b_at, DUET_NO_BIAS, 1, &wrong);
+    if (wrong || tape_stuck(t, x) || !(x = to_plain(t, x)) ||
+        tape_fail(t, check_layer(t, "group_norm", x, w, b, eps)))
         return NULL;
     const int *d = x->value.dims;
     if (x->value.rank < 2 || groups < 1 || d[1] % groups)
@@ -112,5 +143,5 @@ duet_var *group_norm(duet_tape *t, duet_var *x, int groups, struct param *w, str
             w->spec->name, d[1]);
     int count = (int)tensor_sample_count(&x->value);
     return normalise(t, x, count / groups, w, b,
-                     (struct layer_norm_args){epsilon, groups, count / d[1]});
+                     (struct layer_norm_args){eps, groups, count / d[1]});
 }

@@ -52,8 +52,7 @@ static int make_room(struct grad_clip *c, const struct param_set *set) {
     return OK;
 }
 
-/* Cuts the pieces, unless they are cut and the gradients have not moved. Waits; must not be
- * recorded. */
+/* Cuts the pieces, unless they are cut and the gradients have not moved. Waits. */
 static int prepare(struct grad_clip *c, const struct param_set *set) {
     if (!set->grad_count || (c->count && c->layout_version == set->layout_version)) return OK;
     CHECK(make_room(c, set));

@@ -22,8 +22,7 @@ struct grad_clip {
 /* The device must be idle. Zeroed is fine. */
 void grad_clip_free(struct grad_clip *clip);
 
-/* Enqueues both launches on the compute stream. After a new layout of the gradients, the first
- * launches must not be recorded. */
+/* Enqueues both launches on the compute stream. */
 int grad_clip(struct grad_clip *clip, const struct param_set *set, double max_norm);
 
 /* Waits for the last grad_clip and returns the norm before clipping. */

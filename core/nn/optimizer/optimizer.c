@@ -160,10 +160,13 @@ static int update(struct optimizer *o, struct param_set *set, const struct param
     return launch(device_compute(set->device), op, &args);
 }
 
-/* The step block of a group for parameters that have missed `missed` updates. */
-static int write_schedule(struct optimizer *o, int group, struct step_block *step,
-                          const struct step_block *now, int64_t missed) {
-    struct step_block own = optimizer_block_of_group(o, group, now, missed);
+/* Writes the step block of a group, for parameters that have missed `missed` updates. */
+static int write_block(struct optimizer *o, int group, struct step_block *step,
+                       const struct step_block *now, int64_t missed) {
+    struct step_block own = *now;
+    const struct optimizer_config config = optimizer_of_group(o, group);
+    double rate = group && o->rate[group - 1] >= 0 ? o->rate[group - 1] : now->rate;
+    optimizer_schedule(&own, &config, rate, now->update - missed);
     return stream_write(device_compute(o->device), group ? &o->blocks[group - 1] : step, &own,
                         sizeof own);
 }
@@ -171,8 +174,10 @@ static int write_schedule(struct optimizer *o, int group, struct step_block *ste
 int optimizer_step(struct optimizer *o, struct param_set *set, struct step_block *step,
                    const char *used, const struct step_block *now) {
     const struct param *first = NULL, *last = NULL;
-    int64_t written[OPTIMIZER_GROUPS + 1] = {0}; /* the missed updates that each block is for */
-    for (int i = set->count - 1; i >= 0; i--) {  /* values are in reverse order of registration */
+    int64_t written[OPTIMIZER_GROUPS + 1]; /* the missed updates that each block is for; -1: none */
+    for (int g = 0; g <= OPTIMIZER_GROUPS; g++)
+        written[g] = g ? -1 : 0;
+    for (int i = set->count - 1; i >= 0; i--) { /* values are in reverse order of registration */
         const struct param *p = &set->param[i];
         int64_t *in_block = &written[(int)o->group_of[i]];
         if (!param_trains(p) || (used && !used[i])) {
@@ -182,7 +187,7 @@ int optimizer_step(struct optimizer *o, struct param_set *set, struct step_block
         int joins = first && in_step(o, set, last, p);
         if (first && !joins) CHECK(update(o, set, first, last, step));
         if (o->missed[i] != *in_block)
-            CHECK(write_schedule(o, o->group_of[i], step, now, o->missed[i]));
+            CHECK(write_block(o, o->group_of[i], step, now, o->missed[i]));
         *in_block = o->missed[i];
         if (!joins) first = p;
         last = p;

@@ -86,13 +86,8 @@ void optimizer_free(struct optimizer *o);
  * no parameter is left. */
 int optimizer_add_group(struct optimizer *o, const struct param_set *set,
                         const struct param_group *group);
-/* The configuration of group g, 0 or more, and the step block of its parameters. */
+/* The configuration of group g, 0 or more. */
 struct optimizer_config optimizer_of_group(const struct optimizer *o, int g);
-struct step_block optimizer_block_of_group(const struct optimizer *o, int g,
-                                           const struct step_block *now, int64_t missed);
-/* Enqueues the groups' step blocks for the step of `now`, before its update. It must not be
- * recorded. */
-int optimizer_write_groups(struct optimizer *o, const struct step_block *now);
 
 /* Enqueues, on the compute stream, the update of each parameter that is not frozen. It reads the
  * learning rate and the other fields that optimizer_schedule fills in from *step, in device memory.
@@ -100,7 +95,7 @@ int optimizer_write_groups(struct optimizer *o, const struct step_block *now);
  * `used` NULL: all have a gradient. If used[i] is 0, parameter i has none (PyTorch's None), and it
  * and its state do not change. From then on that parameter counts its own updates, as in PyTorch,
  * where t and the first update are per parameter. `now` is a host copy of *step, which is rewritten
- * for such parameters and restored at the end. */
+ * for such parameters and restored at the end; the step blocks of groups are made of it. */
 int optimizer_step(struct optimizer *o, struct param_set *set, struct step_block *step,
                    const char *used, const struct step_block *now);
 

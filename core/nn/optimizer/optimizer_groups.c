@@ -57,21 +57,3 @@ struct optimizer_config optimizer_of_group(const struct optimizer *o, int g) {
         config.weight_decay = config.group[g - 1].weight_decay;
     return config;
 }
-
-struct step_block optimizer_block_of_group(const struct optimizer *o, int g,
-                                           const struct step_block *now, int64_t missed) {
-    struct step_block block = *now;
-    const struct optimizer_config config = optimizer_of_group(o, g);
-    double rate = g && o->rate[g - 1] >= 0 ? o->rate[g - 1] : now->rate;
-    optimizer_schedule(&block, &config, rate, now->update - missed);
-    return block;
-}
-
-int optimizer_write_groups(struct optimizer *o, const struct step_block *now) {
-    struct step_block blocks[OPTIMIZER_GROUPS];
-    if (!o->config.groups) return OK;
-    for (int g = 0; g < o->config.groups; g++)
-        blocks[g] = optimizer_block_of_group(o, g + 1, now, 0);
-    return stream_write(device_compute(o->device), o->blocks, blocks,
-                        (size_t)o->config.groups * sizeof *blocks);
-}

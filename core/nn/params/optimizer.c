@@ -124,7 +124,6 @@ int duet_optimizer_step(duet_optimizer *o) {
     struct step_block step = {.row = 0};
     optimizer_schedule(&step, &o->optimizer.config, o->lr, o->updates);
     CHECK(stream_write(device_compute(o->params->set.device), o->params->step, &step, sizeof step));
-    CHECK(optimizer_write_groups(&o->optimizer, &step));
     CHECK(optimizer_update(o, &step));
     o->updates++;
     return OK;

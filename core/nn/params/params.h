@@ -103,7 +103,7 @@ enum { NO_STEP = -1 }; /* the reducer counts the steps itself */
 
 /* duet_tape_begin in two parts, for callers with their own segments, step block and log, such as a
  * replica. pass_enter tells the parameters' reducer, if any, that a pass begins; `number` is the
- * step's, for spans and errors. It may move the gradients, and must not be recorded. pass_begin
+ * step's, for spans and errors. It may move the gradients. pass_begin
  * begins the pass with these parameters, or with none if NULL. Their backward is duet_backward,
  * whose hook is pass_note_ready. */
 int pass_enter(duet_params *params, const struct tape_step *step, int32_t number);

@@ -98,11 +98,10 @@ static void count_uses(duet_tape *t, duet_var *root) {
     while ((owner = owner->next) != t);
 }
 
-const char *tape_uses(duet_tape *t, duet_var *root) {
+void tape_uses(duet_tape *t, duet_var *root, char *used) {
     count_uses(t, root);
-    for (int i = 0; t->step.params && i < t->step.params->count; i++)
-        t->used[i] = t->use[i].total > 0 || t->has_grad[i];
-    return t->used;
+    for (int i = 0; used && i < t->step.params->count; i++)
+        used[i] = t->use[i].total > 0 || t->has_grad[i];
 }
 
 int params_gradient_ready(void *params, int index) {
@@ -119,7 +118,7 @@ int params_use(const duet_params *params, const struct param *w, const struct pa
 int params_leave_out_unused(duet_params *params, duet_tape *tape, duet_var *root) {
     const struct param_set *set = &params->set;
     CHECK(tape_error(tape));
-    memcpy(params->has_grad, tape_uses(tape, root), (size_t)set->count);
+    tape_uses(tape, root, params->has_grad);
     CHECK(param_set_zero_unused(&params->set, params->has_grad));
     if (!params->reducer || !params->reducer->finds_unused) return OK;
     for (int i = 0; i < set->count; i++)

@@ -56,7 +56,6 @@ void duet_tape_free(duet_tape *t) {
     free(t->vars);
     free(t->nodes);
     free(t->use);
-    free(t->used);
     free(t->has_grad);
     tape_free_rows(t);
     device_free(t->device, t->block);
@@ -140,11 +139,9 @@ int tape_grow_params(duet_tape *t, int count) {
     if (count <= t->param_capacity) return OK;
     struct param_use *use = realloc(t->use, (size_t)count * sizeof *use);
     if (use) t->use = use;
-    char *used = realloc(t->used, (size_t)count);
-    if (used) t->used = used;
     char *has_grad = realloc(t->has_grad, (size_t)count);
     if (has_grad) t->has_grad = has_grad;
-    if (!use || !used || !has_grad) return fail(ERR_MEMORY, "tape: out of host memory");
+    if (!use || !has_grad) return fail(ERR_MEMORY, "tape: out of host memory");
     for (; t->param_capacity < count; t->param_capacity++) {
         t->use[t->param_capacity] = (struct param_use){0};
         t->has_grad[t->param_capacity] = 0;

@@ -165,9 +165,9 @@ int pass_refuse_inside(duet_tape *tape, const char *function);
 /* a + b, at least one of which is a loss or a sum of losses. */
 duet_var *tape_add_losses(duet_tape *tape, duet_var *a, duet_var *b);
 
-/* Finds the parameters that have a part in `root`: [i] is 1 if a backward from root, or an earlier
- * pass, gives parameter i a gradient. The tape owns the result until the next call. */
-const char *tape_uses(duet_tape *tape, duet_var *root);
+/* Marks the vars that `root` depends on, and sets used[i] to 1 if a backward from root, or an
+ * earlier pass, gives parameter i a gradient; NULL: not wanted. */
+void tape_uses(duet_tape *tape, duet_var *root, char *used);
 
 /* Makes a leaf from PLAIN data (n, ...) outside the arena. With needs_grad 1, backward leaves its
  * gradient in leaf->grad, PLAIN. */
@@ -214,16 +214,6 @@ struct norm_config norm_config_default(const struct buffer *b);
  * uses running. In PyTorch: nn.BatchNorm2d, nn.BatchNorm1d, nn.SyncBatchNorm. */
 duet_var *batch_norm(duet_tape *t, duet_var *x, struct param *w, struct param *b,
                      const struct norm_config *config);
-
-/* y = (x - mean) / sqrt(var + epsilon) * w + b, with the mean and the biased variance of each run
- * of the last `dims` dimensions of x, or of each of `groups` equal groups of channels of x
- * (N,C,..). w and b have the shape of those dimensions, or (C); each may be NULL, for 1 and 0.
- * Samples are normalised one by one, so training and eval are alike. All tensors are PLAIN. In
- * PyTorch: nn.LayerNorm, nn.GroupNorm. */
-duet_var *layer_norm(duet_tape *t, duet_var *x, int dims, struct param *w, struct param *b,
-                     double epsilon);
-duet_var *group_norm(duet_tape *t, duet_var *x, int groups, struct param *w, struct param *b,
-                     double epsilon);
 
 /* Applies a function of device/activation.h. */
 duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args function);

@@ -64,7 +64,6 @@ struct duet_tape {
     struct step_arena arena;
 
     struct param_use *use; /* per parameter, then per value of parameters */
-    char *used;            /* likewise: what tape_uses returns */
     char *has_grad;        /* 1 once this or an earlier pass of the update has written a gradient */
     int param_capacity;
     struct tape_rows rows;
