@@ -47,10 +47,6 @@ Test(coalesce, is_greedy_and_flushes_before_the_limit, .timeout = 30) {
     cr_assert_eq(coalesce(NULL, 0, LIMIT, got), 0);
 }
 
-Test(coalesce, ten_mebibytes_are_pytorchs, .timeout = 30) {
-    cr_assert_eq(COALESCE_BYTES, 10485760);
-}
-
 static void lay(struct param_set *set, struct param *params, const size_t *offsets,
                 const size_t *counts, int n) {
     static const struct param_spec spec = {.name = "p"};

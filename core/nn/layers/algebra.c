@@ -244,6 +244,7 @@ static int spread_value(duet_tape *t, const struct tensor *x, int first, int las
 }
 
 static duet_var *spread(duet_tape *t, duet_var *x, int first, int last, const int *dims) {
+    if (x->value.strided && tape_stuck(t, x)) return NULL;
     struct node node = {.backward = spread_backward, .op = OP_SPREAD, .x = x, .spares = SPARES_ALL};
     struct tensor y;
     if (spread_value(t, &x->value, first, last, dims, &y, &node.args)) return NULL;
@@ -292,6 +293,24 @@ duet_var *tape_broadcast(duet_tape *t, const char *op, duet_var *x, int rank, co
     for (; x && next_run(own, dims, &first, &last); last = first - 1)
         x = spread(t, x, first, last, dims);
     return x;
+}
+
+int tape_broadcast_all(duet_tape *t, const char *op, duet_var **x, int n, int own) {
+    struct tensor all = {.rank = 0};
+    int rank, dims[MAX_RANK];
+    for (int i = 0; i < n; i++) {
+        if (!x[i]) continue;
+        if (tape_fail(t, tape_broadcast_shape(op, &all, &x[i]->value, own, &rank, dims))) return 0;
+        all = tensor_plain(NULL, DTYPE_F32, rank, dims);
+    }
+    for (int i = 0; i < n && !t->error; i++) {
+        if (!x[i]) continue;
+        memcpy(dims, all.dims, sizeof dims);
+        for (int d = 1; d <= own; d++)
+            dims[all.rank - d] = x[i]->value.dims[x[i]->value.rank - d];
+        x[i] = tape_broadcast(t, op, x[i], all.rank, dims);
+    }
+    return !t->error;
 }
 
 int tape_broadcast_value(duet_tape *t, const struct tensor *x, int rank, const int *dims,

@@ -96,13 +96,9 @@ static int backward(duet_tape *t, struct node *n) {
 
 /* As PLAIN vars of samples, with the same leading dimensions. */
 static int align(duet_tape *t, duet_var *x[OPERANDS]) {
-    int rank = 0, rows = 0, lead_rank, lead[MAX_RANK];
-    for (int i = 0; i < OPERANDS; i++)
-        if (!x[i]->common && x[i]->value.rank > rank)
-            rank = x[i]->value.rank, rows = x[i]->value.dims[0];
+    int rank = tape_for_all_samples(t, name, x, OPERANDS);
     for (int i = 0; i < OPERANDS; i++) {
-        x[i] = rank ? tape_for_samples(t, name, x[i], rank, rows) : x[i];
-        if (tape_failed(t, x[i]) || tape_blocked(t, x[i])) return 0;
+        if (rank < 0 || tape_blocked(t, x[i])) return 0;
         if (!x[i]->value.strided && !(x[i] = to_plain(t, x[i]))) return 0;
     }
     const struct tensor *q = &x[Q]->value, *k = &x[K]->value, *v = &x[VALUES]->value;
@@ -115,16 +111,7 @@ static int align(duet_tape *t, duet_var *x[OPERANDS]) {
                           name, SHAPE(q), SHAPE(k), SHAPE(v)));
         return 0;
     }
-    struct tensor both = *q;
-    if (tape_fail(t, tape_broadcast_shape(name, q, k, 2, &lead_rank, lead))) return 0;
-    memcpy(both.dims, lead, (size_t)(rank - 2) * sizeof *lead);
-    if (tape_fail(t, tape_broadcast_shape(name, &both, v, 2, &lead_rank, lead))) return 0;
-    for (int i = 0; i < OPERANDS; i++) {
-        memcpy(lead + rank - 2, x[i]->value.dims + rank - 2, 2 * sizeof *lead);
-        if (!memcmp(lead, x[i]->value.dims, (size_t)rank * sizeof *lead)) continue;
-        if (tape_stuck(t, x[i]) || !(x[i] = tape_broadcast(t, name, x[i], rank, lead))) return 0;
-    }
-    return 1;
+    return tape_broadcast_all(t, name, x, OPERANDS, 2);
 }
 
 /* The mask as the op sees it: G of them (L or 1, S), each shared by neighbours. Its leading

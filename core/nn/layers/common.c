@@ -41,6 +41,16 @@ duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank, 
     return tape_expand(t, v, x->param, rank, dims);
 }
 
+int tape_for_all_samples(duet_tape *t, const char *op, duet_var **x, int n) {
+    int rank = 0, rows = 0;
+    for (int i = 0; i < n; i++)
+        if (x[i] && !x[i]->common && x[i]->value.rank > rank)
+            rank = x[i]->value.rank, rows = x[i]->value.dims[0];
+    for (int i = 0; i < n && rank; i++)
+        if (x[i] && !(x[i] = tape_for_samples(t, op, x[i], rank, rows))) return -1;
+    return rank;
+}
+
 /* ---- expand ---- */
 
 static int bad_expand(const duet_tape *t, const struct tensor *x, int has_samples, int rank,

@@ -62,38 +62,19 @@ duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args func
 
 /* ---- of two operands ---- */
 
-static duet_var *like(duet_tape *t, const char *name, duet_var *x, const duet_var *other) {
-    return tape_for_samples(t, name, x, other->value.rank, other->value.dims[0]);
-}
-
-/* A constant or a parameter becomes a copy for each sample of the other operand. */
-static int for_samples(duet_tape *t, duet_var **a, duet_var **b, const char *name) {
-    if (tape_failed(t, *a) || tape_failed(t, *b)) return 0;
-    if ((*a)->common && !(*b)->common) *a = like(t, name, *a, *b);
-    if (*a && (*b)->common && !(*a)->common) *b = like(t, name, *b, *a);
-    return *a && *b;
-}
-
 static int same_samples(const struct tensor *a, const struct tensor *b) {
     return a->rank == b->rank && a->dims[0] == b->dims[0];
 }
 
 /* Both operands broadcast to their common shape, in the layout of the larger one; small[2]: the
  * original operands. 0: there is no common shape; the tape has the reason. */
-static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char *name,
-                           duet_var *small[2]) {
-    int rank, dims[MAX_RANK];
-    if (tape_fail(t, tape_broadcast_shape(name, &(*a)->value, &(*b)->value, 0, &rank, dims)))
-        return 0;
-    const struct tensor *of_a = &(*a)->value, *of_b = &(*b)->value,
+static int broadcast_terms(duet_tape *t, duet_var *x[2], const char *name, duet_var *small[2]) {
+    const struct tensor *of_a = &x[0]->value, *of_b = &x[1]->value,
                         *larger = tensor_count(of_a) > tensor_count(of_b) ? of_a : of_b;
     const int n16 = larger->layout == LAYOUT_N16 && same_samples(of_a, of_b);
-    *a = n16 ? to_device_layout(t, *a) : to_plain(t, *a);
-    *b = n16 ? to_device_layout(t, *b) : to_plain(t, *b);
-    small[0] = *a, small[1] = *b;
-    if (*a && *b) *a = tape_broadcast(t, name, *a, rank, dims);
-    if (*a && *b) *b = tape_broadcast(t, name, *b, rank, dims);
-    return *a && *b;
+    for (int i = 0; i < 2; i++)
+        if (!(small[i] = x[i] = n16 ? to_device_layout(t, x[i]) : to_plain(t, x[i]))) return 0;
+    return tape_broadcast_all(t, name, x, 2, 0);
 }
 
 /* A factor with copies along some dimensions, which the other one's gradient reads: only the factor
@@ -115,11 +96,14 @@ static void save_small_factor(const duet_tape *t, struct node *n, duet_var *cons
 static duet_var *of_two(duet_tape *t, duet_var *a, duet_var *b, const char *name, enum op op,
                         node_backward *backward) {
     const int product = op == OP_MULTIPLY_FORWARD;
-    duet_var *small[2] = {NULL, NULL};
-    if (!for_samples(t, &a, &b, name) || tape_blocked(t, a) || tape_blocked(t, b)) return NULL;
-    if (a->value.rank != b->value.rank && tape_mixes_samples(t, name)) return NULL;
-    if (!tensor_same_shape(&a->value, &b->value) && !broadcast_terms(t, &a, &b, name, small))
+    duet_var *x[2] = {a, b}, *small[2] = {NULL, NULL};
+    if (tape_failed(t, a) || tape_failed(t, b) || tape_for_all_samples(t, name, x, 2) < 0 ||
+        tape_blocked(t, x[0]) || tape_blocked(t, x[1]))
         return NULL;
+    if (x[0]->value.rank != x[1]->value.rank && tape_mixes_samples(t, name)) return NULL;
+    if (!tensor_same_shape(&x[0]->value, &x[1]->value) && !broadcast_terms(t, x, name, small))
+        return NULL;
+    a = x[0], b = x[1];
     if (a->value.layout != b->value.layout) {
         a = to_device_layout(t, a);
         b = to_device_layout(t, b);

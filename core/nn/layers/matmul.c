@@ -81,14 +81,6 @@ static duet_var *product(duet_tape *t, duet_var *a, duet_var *b) {
     return tape_append(t, &node, y, a->needs_grad || b->needs_grad);
 }
 
-/* x (.., R, C) with the leading dimensions of `rank`, of which the last two are x's own. */
-static duet_var *align(duet_tape *t, duet_var *x, int rank, const int *leading) {
-    int dims[MAX_RANK];
-    memcpy(dims, leading, sizeof dims);
-    memcpy(dims + rank - 2, x->value.dims + x->value.rank - 2, 2 * sizeof *dims);
-    return tape_broadcast(t, "matmul", x, rank, dims);
-}
-
 /* y without the row dimension that a vector `a` had. */
 static duet_var *without_row(duet_tape *t, duet_var *y) {
     int dims[MAX_RANK], rank = y->value.rank;
@@ -100,13 +92,11 @@ static duet_var *without_row(duet_tape *t, duet_var *y) {
 /* b has several matrices: both operands are spread to the same leading dimensions. A vector `a` is
  * a matrix of one row. */
 static duet_var *batched_product(duet_tape *t, duet_var *a, duet_var *b) {
-    int is_vector = a->value.rank == 1, rank, dims[MAX_RANK];
+    int is_vector = a->value.rank == 1;
     if (is_vector) a = tape_view(t, a, 2, (int[]){1, a->value.dims[0]});
-    if (!a || tape_fail(t, tape_broadcast_shape("matmul", &a->value, &b->value, 2, &rank, dims)))
-        return NULL;
-    a = align(t, a, rank, dims);
-    b = a ? align(t, b, rank, dims) : NULL;
-    duet_var *y = b ? product(t, a, b) : NULL;
+    duet_var *both[2] = {a, b};
+    if (!a || !tape_broadcast_all(t, "matmul", both, 2, 2)) return NULL;
+    duet_var *y = product(t, both[0], both[1]);
     return y && is_vector ? without_row(t, y) : y;
 }
 

@@ -17,19 +17,15 @@ static struct tensor seen_at(const struct tensor *x, int dim) {
 
 /* Both have samples and the same rank. An operand common to all samples becomes a copy for each. */
 static int for_samples(duet_tape *t, const char *name, duet_var **x, duet_var **index) {
-    const duet_var *of = (*x)->common ? *index : *x;
-    if (tape_failed(t, *x) || tape_failed(t, *index)) return 0;
-    if (of->common) {
+    duet_var *both[2] = {*x, *index};
+    const int rank = tape_for_all_samples(t, name, both, 2);
+    if (!rank)
         tape_fail(t,
                   fail(ERR_USAGE, "%s: of tensors without samples: give one by duet_expand", name));
-        return 0;
-    }
-    const int rank = of->value.rank, rows = of->value.dims[0];
-    for (int i = 0; i < 2; i++) {
-        duet_var **one = i ? index : x;
-        *one = to_plain(t, tape_for_samples(t, name, *one, rank, rows));
-        if (tape_stuck(t, *one)) return 0;
-    }
+    for (int i = 0; i < 2 && !t->error; i++)
+        if ((both[i] = to_plain(t, both[i]))) (void)tape_stuck(t, both[i]);
+    if (t->error) return 0;
+    *x = both[0], *index = both[1];
     if ((*x)->value.rank == (*index)->value.rank) return 1;
     tape_fail(t,
               fail(ERR_USAGE, "%s: index %s and input %s: give both the same number of dimensions",

@@ -1,7 +1,5 @@
 /* torch.where and masked_fill choose between two operands with a third, whose numbers are 1 or 0,
  * as a comparison gives. The third has no gradient. */
-#include <string.h>
-
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
@@ -21,37 +19,18 @@ static int where_backward(duet_tape *t, struct node *n) {
 
 /* Operands with samples have one rank; constants and parameters become a copy for each sample. */
 static int for_samples(duet_tape *t, const char *name, duet_var *term[TERMS]) {
-    int rank = 0, rows = 0;
-    for (int i = 0; i < TERMS; i++)
-        if (term[i] && !term[i]->common && term[i]->value.rank > rank)
-            rank = term[i]->value.rank, rows = term[i]->value.dims[0];
-    for (int i = 0; i < TERMS; i++) {
+    const int rank = tape_for_all_samples(t, name, term, TERMS);
+    for (int i = 0; rank >= 0 && i < TERMS; i++) {
         if (!term[i]) continue;
-        if (rank && term[i]->common) term[i] = tape_for_samples(t, name, term[i], rank, rows);
-        if (tape_failed(t, term[i]) || tape_stuck(t, term[i]) ||
-            (term[i]->value.rank != rank && tape_mixes_samples(t, name)))
+        if (tape_stuck(t, term[i]) || (term[i]->value.rank != rank && tape_mixes_samples(t, name)))
             return 0;
         term[i] = to_plain(t, term[i]);
     }
     return !t->error;
 }
 
-static int broadcast(duet_tape *t, const char *name, duet_var *term[TERMS]) {
-    struct tensor all = term[0]->value;
-    for (int i = 1; i < TERMS; i++) {
-        int rank, dims[MAX_RANK];
-        if (!term[i]) continue;
-        if (tape_fail(t, tape_broadcast_shape(name, &all, &term[i]->value, 0, &rank, dims)))
-            return 0;
-        all = tensor_plain(NULL, DTYPE_F32, rank, dims);
-    }
-    for (int i = 0; i < TERMS && !t->error; i++)
-        if (term[i]) term[i] = tape_broadcast(t, name, term[i], all.rank, all.dims);
-    return !t->error;
-}
-
 static duet_var *choose(duet_tape *t, const char *name, duet_var *term[TERMS], double value) {
-    if (!for_samples(t, name, term) || !broadcast(t, name, term)) return NULL;
+    if (!for_samples(t, name, term) || !tape_broadcast_all(t, name, term, TERMS, 0)) return NULL;
     const struct tensor *v = &term[0]->value;
     struct node node = {.backward = where_backward,
                         .op = OP_WHERE,

@@ -287,7 +287,10 @@ int tape_broadcast_shape(const char *op, const struct tensor *a, const struct te
 /* x broadcast to that shape, or x itself if it has this shape. If dimension 0, the batch, is
  * broadcast, x must be PLAIN and the batch one segment. */
 duet_var *tape_broadcast(duet_tape *t, const char *op, duet_var *x, int rank, const int *dims);
-/* The same for a value in a backward. */
+/* n vars broadcast to the shape that they have in common; each keeps its last `own` dimensions. One
+ * may be NULL. 0: a failure. */
+int tape_broadcast_all(duet_tape *t, const char *op, duet_var **x, int n, int own);
+/* tape_broadcast for a value in a backward. */
 int tape_broadcast_value(duet_tape *t, const struct tensor *x, int rank, const int *dims,
                          struct tensor *y);
 
@@ -299,6 +302,10 @@ duet_var *tape_expand(duet_tape *t, const struct tensor *value, struct param *w,
 /* Repeats an x that is common to all samples for each of `rows` rows: (rows, 1.., own dimensions),
  * of this rank. Returns any other x unchanged. NULL: its rank is too large, or it has samples. */
 duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank, int rows);
+
+/* Makes each of n operands that is common to all samples such copies for the samples of the others,
+ * whose largest rank it returns; 0: none has samples, -1: a failure. An operand may be NULL. */
+int tape_for_all_samples(duet_tape *t, const char *op, duet_var **x, int n);
 
 /* Sums `parts` over the first dimension, which is 1 in `to`; 0 if it is empty. */
 int tape_sum_first(duet_tape *t, const struct tensor *parts, const struct tensor *to);
