@@ -6,6 +6,13 @@
 
 /* ---- sums of losses ---- */
 
+int tape_ones(duet_tape *t, const struct tensor *like, struct tensor *ones) {
+    *ones = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, like->rank, like->dims);
+    struct op_args fill = {.out[0] = *ones, .p.fill.value = 1};
+    CHECK(tape_error(t));
+    return launch(t->stream, OP_FILL, &fill);
+}
+
 /* *grad: of rank 0 for a loss, which has its own; ones for a var of one number. */
 static int check_term(duet_tape *t, duet_var **term, struct tensor *grad) {
     *grad = (struct tensor){0};
@@ -15,10 +22,7 @@ static int check_term(duet_tape *t, duet_var **term, struct tensor *grad) {
     if (!*term || tensor_count(&(*term)->value) != 1)
         return fail(ERR_USAGE, "add: a loss and a var that is neither a loss nor one number: take "
                                "duet_mean or duet_sum of it first");
-    *grad = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, (*term)->value.rank, (*term)->value.dims);
-    struct op_args one = {.out[0] = *grad, .p.fill.value = 1};
-    CHECK(tape_error(t));
-    return launch(t->stream, OP_FILL, &one);
+    return tape_ones(t, &(*term)->value, grad);
 }
 
 duet_var *tape_add_losses(duet_tape *t, duet_var *a, duet_var *b) {

@@ -45,7 +45,8 @@ static int launch_as_loss(duet_tape *t, enum op op, const struct op_args *args) 
 /* With MEAN and SUM the gradient of the loss itself is 1, and the weight is in the step block; with
  * NONE a gradient is given for each row, and likewise if the root's gradient was given. A weighted
  * mean has its gradient from the forward pass. */
-static int loss_backward(duet_tape *t, struct node *n, enum op op) {
+static int loss_backward(duet_tape *t, struct node *n) {
+    const enum op op = n->op == OP_MSE_FORWARD ? OP_MSE_BACKWARD : OP_CROSS_ENTROPY_BACKWARD;
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
     struct tensor dx = grad_target(t, n->x);
@@ -60,14 +61,6 @@ static int loss_backward(duet_tape *t, struct node *n, enum op op) {
             "loss: with reduction none each sample has a loss: give backward a gradient for each");
     CHECK(launch_as_loss(t, op, &args));
     return grad_done(t, n->x, &dx);
-}
-
-static int cross_entropy_backward(duet_tape *t, struct node *n) {
-    return loss_backward(t, n, OP_CROSS_ENTROPY_BACKWARD);
-}
-
-static int mse_backward(duet_tape *t, struct node *n) {
-    return loss_backward(t, n, OP_MSE_BACKWARD);
 }
 
 /* In PyTorch's words, which users search for. Only if the kernel has already run and its results
@@ -98,14 +91,14 @@ struct wanted_loss {
 
 /* A sample has one row, or one per position of x, (N,P,C). */
 static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers,
-                      const struct wanted_loss *wanted, enum op op, node_backward *backward) {
+                      const struct wanted_loss *wanted, enum op op) {
     x = to_plain(t, x);
     if (!x || tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     int rank = x->value.rank - 1, places = rank > 1 ? x->value.dims[1] : 1;
     struct tensor losses = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, rank, x->value.dims),
                   hits = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, rank, x->value.dims);
     struct tensor divisor = {0};
-    struct node node = {.backward = backward, .op = op, .x = x, .args.p.loss = wanted->p};
+    struct node node = {.backward = loss_backward, .op = op, .x = x, .args.p.loss = wanted->p};
     node.args.in[0] = tensor_rows(&x->value);
     if (wanted->weight) node.args.in[3] = wanted->weight->t;
     node.args.in[1] = op == OP_MSE_FORWARD ? answers->t : in_a_row(&answers->t);
@@ -192,11 +185,6 @@ static duet_var *places_of(duet_tape *t, duet_var *x) {
     return x ? tape_view(t, x, 3, dims) : NULL;
 }
 
-static duet_var *loss_of_labels(duet_tape *t, duet_var *x, const duet_tensor *labels,
-                                const struct wanted_loss *wanted) {
-    return loss(t, x, labels, wanted, OP_CROSS_ENTROPY_FORWARD, cross_entropy_backward);
-}
-
 static struct wanted_loss wanted(const struct duet_loss_options *o, enum duet_reduction r,
                                  int log_probabilities) {
     return (struct wanted_loss){.p = {.reduction = (enum reduction)r,
@@ -211,7 +199,7 @@ static struct wanted_loss wanted(const struct duet_loss_options *o, enum duet_re
 duet_var *tape_loss_of_step(duet_tape *t, duet_var *x, const duet_tensor *labels,
                             const struct duet_loss_options *o, int log_probabilities) {
     const struct wanted_loss w = wanted(o, DUET_MEAN, log_probabilities);
-    return tape_failed(t, x) ? NULL : loss_of_labels(t, x, labels, &w);
+    return tape_failed(t, x) ? NULL : loss(t, x, labels, &w, OP_CROSS_ENTROPY_FORWARD);
 }
 
 /* Labels of DUET_IGNORED do not count by default. Then a mean divides by fewer, which the host
@@ -241,7 +229,7 @@ static duet_var *loss_of_program(duet_tape *t, const char *op, duet_var *x,
     struct wanted_loss w = wanted(o, r, log_probabilities);
     w.divides = r == DUET_MEAN && (o->weight || o->ignores);
     if (!o->ignores) ignore_by_default(t, &w, labels, r == DUET_MEAN);
-    return loss_of_labels(t, places_of(t, x), labels, &w);
+    return loss(t, places_of(t, x), labels, &w, OP_CROSS_ENTROPY_FORWARD);
 }
 
 duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels,
@@ -258,7 +246,7 @@ static duet_var *loss_of_targets(duet_tape *t, duet_var *x, const duet_tensor *t
                                  enum duet_reduction r, enum distance distance, const char *name) {
     if (tape_failed(t, x) || tape_fail(t, check_targets(t, x, targets, r, name))) return NULL;
     const struct wanted_loss w = {.p = {.reduction = (enum reduction)r, .distance = distance}};
-    return loss(t, x, targets, &w, OP_MSE_FORWARD, mse_backward);
+    return loss(t, x, targets, &w, OP_MSE_FORWARD);
 }
 
 duet_var *duet_mse_loss(duet_tape *t, duet_var *x, const duet_tensor *targets,

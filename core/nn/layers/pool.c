@@ -22,7 +22,8 @@ static int operand_of_maxima(duet_tape *t, const struct node *n, struct tensor *
 /* The gradient goes to x; or, if the pool includes a relu that nobody else needed, back through
  * both to the operand of that relu. in[max] of the op is dy, and the other operand is the input of
  * the maxima or of the relu. */
-static int pool_backward(duet_tape *t, struct node *n, enum op op, int max) {
+static int pool_backward(duet_tape *t, struct node *n) {
+    const int max = n->op == OP_MAX_POOL_FORWARD;
     struct node to = *n;
     struct op_args args = {.step = NULL};
     duet_var *before = n->args.p.pool.relu ? n->x->relu_of : NULL;
@@ -31,20 +32,11 @@ static int pool_backward(duet_tape *t, struct node *n, enum op op, int max) {
     args.in[max] = n->y->grad;
     if (max || before) args.in[!max] = to.x->value;
     if (max) CHECK(operand_of_maxima(t, n, &args.in[0]));
-    return tape_backward_to_x(t, op, &to, &args, 0);
-}
-
-static int avg_pool_backward(duet_tape *t, struct node *n) {
-    return pool_backward(t, n, OP_AVG_POOL_BACKWARD, 0);
-}
-
-static int max_pool_backward(duet_tape *t, struct node *n) {
-    return pool_backward(t, n, OP_MAX_POOL_BACKWARD, 1);
+    return tape_backward_to_x(t, max ? OP_MAX_POOL_BACKWARD : OP_AVG_POOL_BACKWARD, &to, &args, 0);
 }
 
 /* bare: x before it got margins; NULL: it has none. */
-static duet_var *pool(duet_tape *t, duet_var *x, duet_var *bare, struct pool_args p, enum op op,
-                      node_backward *backward) {
+static duet_var *pool(duet_tape *t, duet_var *x, duet_var *bare, struct pool_args p, enum op op) {
     duet_var *before = tape_relu_put_off(t, x);
     if (!before && tape_stuck(t, x)) return NULL;
     p.relu = before != NULL;
@@ -55,7 +47,7 @@ static duet_var *pool(duet_tape *t, duet_var *x, duet_var *bare, struct pool_arg
             p.size[0], p.size[1], p.stride[0], p.stride[1], SHAPE(&x->value));
     int dims[4] = {d[0], d[1], (d[2] - p.size[0]) / p.stride[0] + 1,
                    (d[3] - p.size[1]) / p.stride[1] + 1};
-    struct node node = {.backward = backward, .x = x, .spares = SPARES_Y};
+    struct node node = {.backward = pool_backward, .x = x, .spares = SPARES_Y};
     if (op == OP_AVG_POOL_FORWARD) node.spares |= SPARES_X;
     if (before && x->needs_grad) before->saved = 1;
     node.args = (struct op_args){.in = {before ? before->value : x->value}, .p.pool = p};
@@ -183,7 +175,7 @@ static duet_var *pool_of(duet_tape *t, duet_var *x, int size, const struct duet_
         bare = x, args.margin[0] = padding[0], args.margin[1] = padding[1];
         x = with_margins(t, x, sides, max ? -INFINITY : 0);
     }
-    return x ? pool(t, x, bare, args, op, max ? max_pool_backward : avg_pool_backward) : NULL;
+    return x ? pool(t, x, bare, args, op) : NULL;
 }
 
 duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, const struct duet_pool *how) {

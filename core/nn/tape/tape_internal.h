@@ -168,6 +168,9 @@ static inline int tape_product_spares(const duet_var *a, const duet_var *b) {
     return SPARES_Y | (b->needs_grad ? 0 : SPARES_X) | (a->needs_grad ? 0 : SPARES_X2);
 }
 
+/* The gradient of a var of one number, shaped like its value. */
+int tape_ones(duet_tape *t, const struct tensor *like, struct tensor *ones);
+
 /* *to += *from. */
 int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to);
 
