@@ -169,8 +169,8 @@ static struct loader_config common_loader(const struct session *s, const struct 
                                    .batch_size = s->config->batch_size,
                                    .first_device = s->first_device,
                                    .device_count = s->device_count,
-                                   .mean = s->model.mean,
-                                   .std = s->model.normalised ? s->model.std : 0,
+                                   .means = {s->model.mean},
+                                   .stds = {s->model.normalised ? s->model.std : 0},
                                    .timeout_s = s->config->timeout,
                                    .interrupted = s->comm ? job_failed : NULL,
                                    .interrupt_context = s->comm};

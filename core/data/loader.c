@@ -118,7 +118,7 @@ static int check_config(const struct loader_config *c) {
         c->first_device > c->split.devices - c->device_count)
         return fail(ERR_USAGE, "loader: devices %d to %d: the job has %d", c->first_device,
                     c->first_device + c->device_count - 1, c->split.devices);
-    if (c->by_channel && c->set->shape.channels != LOADER_CHANNELS)
+    if (c->stds[1] > 0 && c->set->shape.channels != LOADER_CHANNELS)
         return fail(ERR_USAGE, "loader: means of %d channels: a sample has %d", LOADER_CHANNELS,
                     c->set->shape.channels);
     if (c->workers < 0 || c->workers > LOADER_WORKERS)
@@ -177,12 +177,9 @@ static int prepare(struct loader *l) {
                     "batch size: %d: no whole batch in %d samples: use a smaller one, or keep the "
                     "last batch",
                     c->batch_size, c->set->count);
-    l->tables = c->by_channel ? LOADER_CHANNELS : 1;
-    for (int i = 0; i < 256 * l->tables; i++) {
-        float mean = c->by_channel ? c->means[i / 256] : c->mean;
-        float std = c->by_channel ? c->stds[i / 256] : c->std;
-        l->pixel[i] = pixel_of((unsigned char)(i % 256), mean, std);
-    }
+    l->tables = c->stds[1] > 0 ? LOADER_CHANNELS : 1;
+    for (int i = 0; i < 256 * l->tables; i++)
+        l->pixel[i] = pixel_of((unsigned char)(i % 256), c->means[i / 256], c->stds[i / 256]);
     if (!c->alloc) c->alloc = staging_alloc, c->release = staging_release;
     CHECK(make_buffers(l));
     CHECK(worker_new(&l->worker, c->workers));

@@ -37,9 +37,9 @@ struct loader_config {
     enum order_end end; /* ORDER_CUT (--drop-last) also leaves out a short last batch */
     /* The devices whose samples are loaded: a DDP rank's own, or with DP all of them. */
     int first_device, device_count;
-    int workers;     /* 0: loader_next prepares each batch itself */
-    float mean, std; /* for bytes; std 0: pixels stay between 0 and 1 */
-    int by_channel;  /* 1: means and stds of the three channels, in place of these two */
+    int workers; /* 0: loader_next prepares each batch itself */
+    /* For bytes. stds[1] 0: the first two serve all channels; stds[0] 0: pixels stay between 0 and
+     * 1. */
     float means[LOADER_CHANNELS], stds[LOADER_CHANNELS];
     int of_program;   /* 1: errors name the options of duet.h, not the command's flags */
     double timeout_s; /* how long to wait for a worker, in seconds; 0: 300 */

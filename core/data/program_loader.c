@@ -94,8 +94,6 @@ static int scale(const struct duet_loader_options *o, const struct dataset *set,
     if (o->std[1] == 0 && (o->mean[1] != 0 || o->mean[2] != 0))
         return fail(ERR_USAGE, "loader: means %g, %g, %g, but one std: give three of both",
                     o->mean[0], o->mean[1], o->mean[2]);
-    c->mean = c->means[0], c->std = c->stds[0];
-    c->by_channel = o->std[1] > 0;
     return OK;
 }
 

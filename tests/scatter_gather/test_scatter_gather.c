@@ -47,26 +47,15 @@ Test(coalesce, is_greedy_and_flushes_before_the_limit, .timeout = 30) {
     cr_assert_eq(coalesce(NULL, 0, LIMIT, got), 0);
 }
 
-static void lay(struct param_set *set, struct param *params, const size_t *offsets,
-                const size_t *counts, int n) {
-    static const struct param_spec spec = {.name = "p"};
-    memset(set, 0, sizeof *set);
-    set->param = params;
-    set->count = n;
-    for (int i = 0; i < n; i++) {
-        params[i].spec = &spec;
-        params[i].count = counts[i];
-        params[i].value_offset = offsets[i];
-        params[i].grad_offset = offsets[n - 1 - i];
-    }
-}
-
 Test(coalesce, values_and_gradients_have_their_own_offsets, .timeout = 30) {
-    struct param_set set;
+    static const struct param_spec spec = {.name = "p"};
     struct param params[3];
+    struct param_set set = {.param = params, .count = 3};
     struct param_range groups[3];
     int count;
-    lay(&set, params, (size_t[]){128, 64, 0}, (size_t[]){10, 10, 10}, 3);
+    for (size_t i = 0; i < 3; i++)
+        params[i] = (struct param){
+            .spec = &spec, .count = 10, .value_offset = 128 - 64 * i, .grad_offset = 64 * i};
     cr_assert_eq(coalesce_params(&set, 0, 80, groups, &count), OK);
     cr_assert(same(groups, count, (struct param_range[]){{64, 74}, {0, 10}}, 2),
               "values in reverse order: neighbours");

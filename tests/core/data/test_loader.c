@@ -68,7 +68,7 @@ static void check_batch(const struct loader_config *c, const struct batch *b, in
         cr_assert_eq(b->labels[i], labels[sample[i]]);
         for (int p = 0; p < PIXELS; p++) {
             float want = (float)images[sample[i] * PIXELS + p] / 255.0f;
-            if (c->std > 0) want = (want - c->mean) / c->std;
+            if (c->stds[0] > 0) want = (want - c->means[0]) / c->stds[0];
             cr_assert_eq(b->pixels[i * PIXELS + p], want, "sample %d pixel %d", i, p);
         }
     }
@@ -107,7 +107,7 @@ Test(loader, whole_epochs_with_any_number_of_workers, .timeout = 60, .init = tin
 Test(loader, one_rank_one_device_and_normalised, .timeout = 60, .init = tiny_make) {
     struct loader_config c = config(2);
     c.first_device = 1, c.device_count = 1;
-    c.mean = 0.1302f, c.std = 0.3069f;
+    c.means[0] = 0.1302f, c.stds[0] = 0.3069f;
     struct loader *l = opened(&c);
     walk_epoch(l, &c, 0, 0);
     loader_free(l);
