@@ -38,6 +38,11 @@ static int classes_of(const struct dataset_config *c) {
     return c->classes ? c->classes : DATASET_CLASSES;
 }
 
+/* Numbers per answer in a random set. */
+static int answers_of(const struct dataset_config *c) {
+    return c->targets ? classes_of(c) : c->places ? c->places : 1;
+}
+
 int dataset_made_samples(const struct dataset_config *c) {
     enum kind kind = kind_of(c->name);
     if (kind != SYNTHETIC && kind != RANDOM) return 0;
@@ -70,10 +75,7 @@ static int check_made(const struct dataset_config *c, enum kind kind) {
                     "shape, or --dataset random",
                     text, SYNTHETIC_LEAST, SYNTHETIC_LEAST);
     double each = (double)sample_shape_count(&shape) * (kind == RANDOM ? sizeof(float) : 1) +
-                  (c->targets  ? (double)classes_of(c)
-                   : c->places ? (double)c->places
-                               : 1) *
-                      sizeof(float);
+                  (double)answers_of(c) * sizeof(float);
     if (c->outline || each * count <= MOST_BYTES) return OK;
     return fail(ERR_USAGE,
                 "--samples: %d of %s take %.1f GiB of host memory: give at most %.0f, or a smaller "
@@ -214,10 +216,7 @@ static int make_random(struct dataset *set, const struct dataset_config *c) {
     struct sample_shape shape = shape_of(c);
     struct rng rng;
     size_t count = (size_t)dataset_made_samples(c), classes = (size_t)classes_of(c);
-    size_t numbers = count * sample_shape_count(&shape),
-           answers = count * (c->targets  ? classes
-                              : c->places ? (size_t)c->places
-                                          : 1);
+    size_t numbers = count * sample_shape_count(&shape), answers = count * (size_t)answers_of(c);
     float *x = malloc(numbers * sizeof *x);
     void *y = malloc(answers * sizeof(float));
     *set = (struct dataset){.name = "random",

@@ -99,36 +99,30 @@ static const char *name_of(const struct dataset_config *config) {
     return !strcmp(config->name, names[0]) ? names[0] : names[1]; /* static storage */
 }
 
-/* Opens the set in the first place that has it. */
-static int open_somewhere(struct dataset *set, const char *name, int train, int *found) {
-    for (int i = 0; i < PLACES && !*found; i++) {
-        char place[64];
-        snprintf(place, sizeof place, "%s/%s", places[i], name);
-        CHECK(open_in(set, name, place, train, found));
-    }
-    return OK;
+/* Folder i of those where the set may be; NULL: there are no more. */
+static const char *folder_of(const struct dataset_config *config, int i, char place[64]) {
+    if (config->folder || i >= PLACES) return i ? NULL : config->folder;
+    snprintf(place, 64, "%s/%s", places[i], name_of(config));
+    return place;
 }
 
 int dataset_files(struct dataset *set, const struct dataset_config *config, int train) {
-    const char *name = name_of(config);
+    const char *name = name_of(config), *folder;
+    char place[64];
     int found = 0;
-    if (config->folder) {
-        CHECK(open_in(set, name, config->folder, train, &found));
-    } else {
-        CHECK(open_somewhere(set, name, train, &found));
-    }
+    for (int i = 0; !found && (folder = folder_of(config, i, place)); i++)
+        CHECK(open_in(set, name, folder, train, &found));
     return found ? OK : not_found(config, name);
 }
 
 struct sample_shape dataset_files_shape(const struct dataset_config *config) {
     char path[PATH_BYTES], place[64];
+    const char *folder;
     struct sample_shape shape = {0};
     struct idx images = {0};
     int found = 0;
-    for (int i = 0; i < (config->folder ? 1 : PLACES) && !found; i++) {
-        snprintf(place, sizeof place, "%s/%s", places[i], name_of(config));
-        found = find_file(path, config->folder ? config->folder : place, "train-images-idx3-ubyte");
-    }
+    for (int i = 0; !found && (folder = folder_of(config, i, place)); i++)
+        found = find_file(path, folder, "train-images-idx3-ubyte");
     if (found && !idx_open(&images, path, 3))
         shape = (struct sample_shape){1, images.size[1], images.size[2]};
     idx_free(&images);

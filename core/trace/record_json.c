@@ -186,7 +186,6 @@ static void write_times(const struct device_record *d, struct json_writer *w) {
 /* Times are present only if they were measured. */
 static void write_device(const struct run_record *r, const struct device_record *d,
                          struct json_writer *w) {
-    int64_t moved[PHASE_COUNT];
     json_object(w, NULL);
     json_integer(w, "device", d->device);
     json_integer(w, "memory_capacity", (int64_t)d->memory.capacity);
@@ -198,11 +197,9 @@ static void write_device(const struct run_record *r, const struct device_record 
     json_integer(w, "bytes_in", (int64_t)d->bytes_in);
     json_integer(w, "bytes_out", (int64_t)d->bytes_out);
     if (r->timed) write_times(d, w);
-    for (int p = 0; p < PHASE_COUNT; p++)
-        moved[p] = (int64_t)d->phase_bytes[p];
     if (r->timed || r->computed) {
         json_integer(w, "kernels", d->kernels);
-        write_phases(w, "phase_bytes", moved);
+        write_phases(w, "phase_bytes", (const int64_t *)d->phase_bytes);
         json_number(w, "flops", d->flops);
     }
     json_close(w);
