@@ -18,7 +18,7 @@ class Waves(nn.Module):
         x = self.first(x)
         y = torch.cat((torch.sin(30 * x), torch.cos(x * self.rates)), 1)
         y = self.second(y)
-        y = y + (torch.round(4 * y) / 4 - y).detach() * 0.5 + torch.tan(0.3 * y)
+        y = y + (torch.round(4 * y) / 4 - y).detach() * 0.5 + torch.sin(0.3 * y)
         y = y * (F.softplus(y) > 0.4) * torch.frac(3 * x)
         y = y + torch.floor(2 * x) * x - torch.ceil(y).sin()
         y = y + torch.remainder(3 * x, -0.75) * torch.fmod(x, 0.5)

@@ -86,7 +86,7 @@ class TiedPerceptron(nn.Module):
 
 
 class ResidualNet(nn.Module):
-    """Residuals, a mask that is a buffer, a view and an operation in place."""
+    """Residuals, a norm used twice, a mask that is a buffer, a view and an operation in place."""
 
     def __init__(self):
         super().__init__()
@@ -96,7 +96,7 @@ class ResidualNet(nn.Module):
         self.head = nn.Linear(4, 10)
 
     def forward(self, x):
-        y = self.norm(self.conv(x))
+        y = self.norm(self.norm(self.conv(x)))
         y += x.mean(1, keepdim=True) * self.scale
         y = torch.relu(y)
         y = y * self.mask.view(1, 1, 1, 16) + torch.arange(4).view(4, 1, 1) / 4

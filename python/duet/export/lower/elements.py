@@ -19,10 +19,6 @@ lower(aten.relu, aten.tanh, aten.sigmoid, aten.exp, aten.log, aten.sqrt, aten.re
     lambda w, a, shape: w.line(w.op[6:], a.self))
 
 
-def _cosh(w, x):
-    return w.times(w.add(w.line("exp", x), w.line("exp", w.times(x, -1))), 0.5)
-
-
 _FORMULAS = {
     aten.rsqrt: lambda w, x: w.line("reciprocal", w.line("sqrt", x)),
     aten.neg: lambda w, x: w.times(x, -1),
@@ -31,9 +27,6 @@ _FORMULAS = {
     aten.log2: lambda w, x: w.times(w.line("log", x), 1 / math.log(2)),
     aten.log10: lambda w, x: w.times(w.line("log", x), 1 / math.log(10)),
     aten.exp2: lambda w, x: w.line("exp", w.times(x, math.log(2))),
-    aten.tan: lambda w, x: w.mul(w.line("sin", x), w.line("reciprocal", w.line("cos", x))),
-    aten.sinh: lambda w, x: w.mul(w.line("tanh", x), _cosh(w, x)),
-    aten.cosh: lambda w, x: _cosh(w, x),
     aten.sign: lambda w, x: w.sub(w.line("above", x, number=0),
                                   w.line("above", w.times(x, -1), number=0)),
     aten.log_sigmoid: lambda w, x: w.times(w.line("softplus", w.times(x, -1)), -1),
@@ -196,12 +189,7 @@ _of_bools(aten.bitwise_xor, lambda w, x, y: w.line("equal", w.add(x, y), number=
 
 # ---- choices
 
-@lower(aten.where)
-def _(w, a, shape):
-    require("self" in a, "without two operands to choose from")
-    return w.where(a.condition, a.self, a.other)
-
-
+lower(aten.where)(lambda w, a, shape: w.where(a.condition, a.self, a.other))
 lower(aten.maximum)(lambda w, a, shape: maximum(w, a.self, a.other))
 lower(aten.minimum)(lambda w, a, shape: minimum(w, a.self, a.other))
 

@@ -79,7 +79,7 @@ def _(w, a, shape):
     y = w.emit("batch_norm", [name, *operands, *buffers], flat, once=False, eps=a.eps, **how)
     y = y if flat == full else w.emit("reshape", [y], full)
     y = w.of_rows(y, x, count, shape)
-    return [y] + [None] * 4
+    return [y, None, None, a.get("running_mean"), a.get("running_var")]  # for a second use
 
 
 def _weights(w, a):

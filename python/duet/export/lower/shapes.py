@@ -1,5 +1,6 @@
 """Views, parts and sizes; reads and writes at constant or computed indices."""
 
+import functools
 import math
 
 import torch
@@ -235,11 +236,8 @@ def _(w, a, shape):
     return rows_of(w, a.weight, a.indices, a.get("padding_idx", -1))
 
 
-@lower(aten.one_hot)
-def _(w, a, shape):
-    require(a.num_classes > 0, "without the number of classes")
-    return compare(w, "equal", w.value(a.self).unsqueezed(-1),
-                   w.constant(torch.arange(a.num_classes)))
+lower(aten.one_hot)(lambda w, a, shape: compare(
+    w, "equal", w.value(a.self).unsqueezed(-1), w.constant(torch.arange(a.num_classes))))
 
 
 def at_places(w, x, dim, index, shape):
@@ -294,9 +292,12 @@ def _(w, a, shape):
         places = [indices[d].alike() for d in given]
         require(all(p.dtype is not torch.bool or p.dim() == 1 for p in places), "of a mask")
         places = [p.nonzero().flatten() if p.dtype is torch.bool else p for p in places]
-        return w.view(taken(w, x, at, _flat(sizes, places).flatten()), shape)
-    index = _flat(sizes, [_from_the_end(w, indices[d], nodes[d], int(n))
-                          for d, n in zip(given, sizes)], w)
+        flat = functools.reduce(lambda index, one: index * one[0] + one[1] % one[0],
+                                zip(map(int, sizes), places), torch.tensor(0))
+        return w.view(taken(w, x, at, flat.flatten()), shape)
+    index = 0
+    for d, n in zip(given, map(int, sizes)):
+        index = w.add(w.times(index, n) if index else 0, _from_the_end(w, indices[d], nodes[d], n))
     if own:
         behind = x.shape[2:]
         count = math.prod(map(int, shape[:len(shape) - len(behind)]))
@@ -304,17 +305,6 @@ def _(w, a, shape):
         return w.view(at_places(w, x, 1, index, [N(1), count, *behind]), shape)
     require(x.rank == 1 or w.is_parameter(x), "of a table that is computed: write one_hot @ table")
     return w.view(rows_of(w, x, index), shape)
-
-
-def _flat(sizes, places, w=None):
-    out = places[0]
-    for size, place in zip(sizes[1:], places[1:]):
-        if w:
-            out = w.add(w.times(w.value(out), int(size)), place)
-        else:
-            out = torch.where(out < 0, out + sizes[0], out) * int(size) + \
-                torch.where(place < 0, place + int(size), place)
-    return out
 
 
 def _from_the_end(w, index, node, count):
