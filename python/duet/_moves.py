@@ -55,27 +55,22 @@ class Moves:
 
     @spanned("gather", 1)
     def gather(self, outputs, inputs, opts, timeout=None):
-        part = dense(one(inputs))
-        root = getattr(opts, "rootRank", opts)
-        source, target, whole, deal, parts = self._tensor(part), None, None, None, []
-        if root == self.the_rank:
+        part, whole, deal, parts = dense(one(inputs)), None, None, []
+        if getattr(opts, "rootRank", opts) == self.the_rank:
             parts = outputs if isinstance(outputs[0], torch.Tensor) else outputs[0]
             whole = in_a_row(parts)
             if whole is None:
                 whole = part.new_empty(self.the_size * part.numel())
                 deal = dealer(whole, parts)
-            target = self._tensor(whole)
-        return self._run(opts, self.library.duet_gather, (target, source, None, root), list(parts),
-                         (whole, part), deal)
+        return self.gather_single(whole, part, opts, list(parts), deal)
 
     @spanned("gather", 1)
-    def gather_single(self, output, part, opts):
-        source = self._tensor(dense(part))
-        root = getattr(opts, "rootRank", opts)
-        here = root == self.the_rank
-        target = self._tensor(dense(output)) if here else None
+    def gather_single(self, output, part, opts, result=None, behind=None):
+        source, target, root = self._tensor(dense(part)), None, getattr(opts, "rootRank", opts)
+        if root == self.the_rank:
+            target, result = self._tensor(dense(output)), result or [output]
         return self._run(opts, self.library.duet_gather, (target, source, None, root),
-                         [output] if here else [], (output, part))
+                         result or [], (output, part), behind)
 
     gather_into_tensor = gather_single
 

@@ -45,13 +45,6 @@ def cleared_aside(net, x):
     return x * bias
 
 
-def clamped_aside(net, x):
-    y = x * 2
-    with torch.no_grad():
-        y.clamp_(-1, 1)
-    return y
-
-
 def into_a_buffer(net, x):
     net.seen.add_(1)
     return x + net.seen
@@ -60,10 +53,6 @@ def into_a_buffer(net, x):
 def into_a_parameter(net, x):
     net.first.bias.detach().clamp_(-1, 1)
     return x
-
-
-def samples_joined(net, x):
-    return x.view(-1, 2, 2).permute(1, 0, 2).reshape(-1, 4)
 
 
 class FiveTimes(torch.autograd.Function):
@@ -161,8 +150,7 @@ class Refusals(unittest.TestCase):
             self.assertTrue(torch.equal(value, before[key]), key)
 
     def test_writing_in_place(self):
-        for tried in (cleared_aside, clamped_aside):
-            self.refused(Net(tried), "gradient of first.bias is .* at or behind")
+        self.refused(Net(cleared_aside), "gradient of first.bias is .* at or behind")
         self.refused(Net(into_a_parameter), "it writes into first.bias, a tensor of the model")
         self.refused(Net(into_a_sample), "one of the samples")
 
@@ -259,7 +247,8 @@ class Refusals(unittest.TestCase):
                      torch.ones(3, 4) > 0)
 
     def test_what_each_sample_would_do_for_itself(self):
-        self.refused(Net(samples_joined), "mixes samples")
+        self.refused(Net(lambda net, x: x.view(-1, 2, 2).permute(1, 0, 2).reshape(-1, 4)),
+                     "mixes samples")
         self.refused(Net(lambda net, x: x * x.prod()), "mixes samples")
         self.refused(Net(lambda net, x: x.repeat(2, 1)[::2]), "some of the samples")
 
@@ -355,7 +344,6 @@ class Refusals(unittest.TestCase):
 
     def test_random_numbers_that_are_of_no_sample(self):
         self.refused(Net(lambda net, x: x + torch.randn(4)), "belong to no sample")
-        self.refused(Net(lambda net, x: x * torch.rand(4, x.shape[0]).t()), "belong to no sample")
 
     def test_what_pytorch_cannot_trace_is_told_in_one_line(self):
         printed = io.StringIO()

@@ -201,13 +201,11 @@ def export(model, example_inputs, path, quiet=False, verify=True):
         why = next((why for words, why in _WHY.items() if words in first[0]), "")
         raise ExportError(f"duet.export: torch.export cannot trace {type(model).__name__}: "
                           f"{first[0]}{why}{_otherwise(model, example_inputs)}") from error
-    _progress(quiet, "duet.export: writing its ops ...")
     run = Interpreter(traced, program, tensors)
     result = run.run()
     if run.refusals:
         told = "\n".join(dict.fromkeys(run.refusals))
         raise ExportError(f"duet.export: {told}{_otherwise(model, example_inputs)}")
-    _progress(quiet, "duet.export: computing it once, for what PyTorch saves ...")
     text, stored, ops = _text_of(torch, run, result, _saves(torch, model, example_inputs))
     stored = {name: tensor.detach().cpu().numpy() for name, tensor in stored.items()}
 

@@ -170,13 +170,14 @@ def duets(path, inputs, target, trained=()):
 # ---- both, side by side
 
 class _Distances:
-    """The distances of answers from this one: a number for the loss, and one for each gradient of
-    `count` parameters and each buffer."""
+    """The distances of answers from this one: a number for the loss, and one for each gradient and
+    each buffer."""
 
-    def __init__(self, answer, count):
+    def __init__(self, answer):
         self.answer, self.names = answer, numpy.array(["the loss", *answer.gradients])
         self.size = numpy.array([abs(answer.loss), *map(_norm, answer.gradients.values())])
-        self.of_parameters = slice(1, 1 + count)
+        self.of_parameters = slice(1, 1 + sum(
+            p.requires_grad for p in answer.copy.model.parameters()))
         self.whole = numpy.linalg.norm(self.size[self.of_parameters])
 
     def of(self, other):
@@ -262,7 +263,7 @@ class _Verification:
                    self.trained) as of_text:
             try:
                 answer = self.answer(batches, after)
-                distances = self.distances(answer)
+                distances = _Distances(answer)
                 finite = numpy.isfinite(distances.size).all()
             except ExportError:
                 if not drawn:
@@ -294,16 +295,13 @@ class _Verification:
             raise ExportError(self.told(what, differ, text, answer, batches[-1]))
         return answer
 
-    def distances(self, answer):
-        return _Distances(answer, len(self.trained))
-
     def beside_exact(self, batches, text, near):
         """What differs from float64 by more than PyTorch's float32 (`near`), and the largest
         difference relative to its bound."""
         try:
-            distances = self.distances(self.answer(batches, dtype=torch.float64))
+            distances = _Distances(self.answer(batches, dtype=torch.float64))
         except ExportError:  # there are ops of float32 alone
-            distances = self.distances(near)
+            distances = _Distances(near)
             return distances.differing(distances.of(text), ALONE * distances.size, False, TIMES - 1)
         off, allowed, size = distances.of(text), distances.of(near), distances.size
         # A gradient that is 0 except for rounding, as for a bias before BatchNorm, allows nothing.
