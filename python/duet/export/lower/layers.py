@@ -2,6 +2,7 @@
 weights are parameters, or values computed from them."""
 
 import math
+import types
 
 import torch
 
@@ -79,7 +80,9 @@ def _(w, a, shape):
     y = w.emit("batch_norm", [name, *operands, *buffers], flat, once=False, eps=a.eps, **how)
     y = y if flat == full else w.emit("reshape", [y], full)
     y = w.of_rows(y, x, count, shape)
-    return [y, None, None, a.get("running_mean"), a.get("running_var")]  # for a second use
+    # A second use of the module finds the names of its statistics, which no other op takes.
+    return [y, None, None, *(types.SimpleNamespace(name=name) if name else None
+                             for name in buffers[:2])]
 
 
 def _weights(w, a):

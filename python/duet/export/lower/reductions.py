@@ -150,18 +150,13 @@ def _(w, a, shape):
     return w.line("above" if "any" in w.op else "equal", y, number=0)
 
 
-def along(w, x, dim, matrix):
-    """Each row of dimension dim times a constant matrix."""
-    to, matrix = matrix.shape[1], w.parameter(w.constant(matrix), "matrix")
-    return w.over(x, [dim], [to], lambda name, before: w.emit(
-        "matmul_add", [name, matrix, None], [*before, to]), flat=True)
-
-
 @lower(aten.cumsum)
 def _(w, a, shape):
-    x = w.value(a.self)
-    dim = a.dim % x.rank
-    return along(w, x, dim, torch.ones(int(shape[dim]), int(shape[dim])).triu())
+    """Each row of the dimension times a constant matrix."""
+    size = int(shape[a.dim])
+    matrix = w.parameter(w.constant(torch.ones(size, size).triu()), "matrix")
+    return w.over(w.value(a.self), [a.dim], [size], lambda name, before: w.emit(
+        "matmul_add", [name, matrix, None], [*before, size]), flat=True)
 
 
 @lower(aten.cumprod, aten.prod)

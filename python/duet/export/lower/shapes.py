@@ -31,15 +31,11 @@ def _(w, a, shape):
     return a.self
 
 
-@lower(aten.full_like, aten.full)
+@lower(aten.full_like, aten.full, aten.empty, aten.new_empty, aten.empty_like)
 def _(w, a, shape):
-    number = w.number(a.fill_value)
+    number = w.number(a.get("fill_value", 0))
     require(number is not None, "its value is not a number")
     return Const([torch.tensor(number)], shape)
-
-
-lower(aten.empty, aten.new_empty, aten.empty_like)(
-    lambda w, a, shape: Const([torch.tensor(0.0)], shape))
 
 
 # ---- parts
