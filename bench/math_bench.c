@@ -301,7 +301,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 3; i++) {
         if (argc > 1 ? strcmp(argv[1], isas[i]) != 0 : i == 2)
             continue; /* generic is slow, so it runs only when asked for */
-        if (!host_fast_kernel(OP_FILL, isas[i])) continue;
+        if (!host_fast_kernel(OP_ADD_FORWARD, isas[i])) continue;
         print_ceiling(isas[i]);
         double lenet = 0;
         for (size_t j = 0; j < sizeof works / sizeof *works; j++) {

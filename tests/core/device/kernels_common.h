@@ -161,7 +161,7 @@ static const char *const all_isas[] = {"generic", "avx2", "avx512"};
 enum { ISAS = 3 };
 
 static inline host_kernel *kernel_of(enum op op, const char *isa) {
-    if (!host_fast_kernel(OP_FILL, isa)) return NULL;
+    if (!host_fast_kernel(OP_ADD_FORWARD, isa)) return NULL;
     host_kernel *kernel = host_fast_kernel(op, isa);
     return kernel ? kernel : host_reference_kernels[op];
 }
