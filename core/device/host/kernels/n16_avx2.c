@@ -8,6 +8,7 @@
 #pragma GCC target("avx2,fma")
 #endif
 #define WIDE 8
+#define OF_SIXTEEN(name) n16_avx2_##name /* called by the kernels of all groups */
 #ifndef GROUP
 #define GROUP 16
 #define KERNELS n16_avx2_kernels

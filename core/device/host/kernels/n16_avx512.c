@@ -9,6 +9,7 @@
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")
 #endif
 #define WIDE 16
+#define OF_SIXTEEN(name) n16_avx512_##name /* called by the kernels of all groups */
 #ifndef GROUP
 #define GROUP 16
 #define KERNELS n16_avx512_kernels

@@ -2,6 +2,7 @@
 #include "device/host/kernels/fast.h"
 
 #define WIDE 4
+#define OF_SIXTEEN(name) n16_generic_##name /* called by the kernels of all groups */
 #ifndef GROUP
 #define GROUP 16
 #define KERNELS n16_generic_kernels

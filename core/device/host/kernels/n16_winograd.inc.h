@@ -20,7 +20,7 @@ struct winograd {
     const float *x, *bias; /* of one part of a group; bias NULL: none */
     float *y;
     int places;     /* S * S */
-    const float *u; /* [places][outputs][channels] */
+    const float *u; /* [places][outputs][channels], winograd_u_step apart */
     float *v, *m;   /* [places][channels or outputs][vectors][WIDE] */
     int tiles_x;    /* of a row */
 };
@@ -52,7 +52,7 @@ INLINE void winograd_inputs(const int M, const struct winograd *s, int first, in
 
 /* m for T vectors of tiles at one place, OUTPUTS x T sums at a time. */
 INLINE void winograd_product(const struct winograd *s, int place, const int OUTPUTS, const int T) {
-    const float *u = s->u + (size_t)place * s->c.outputs * s->c.channels,
+    const float *u = s->u + (size_t)place * winograd_u_step(s->c.outputs, s->c.channels),
                 *v = s->v + (size_t)place * winograd_step(s->c.channels, T);
     float *m = s->m + (size_t)place * winograd_step(s->c.outputs, T);
     for (int o = 0; o < s->c.outputs; o += OUTPUTS) {
@@ -138,9 +138,8 @@ static void winograd_pass(const struct op_args *a, const struct conv *c, int siz
              : *c,
         .bias = flip ? NULL : tensor_f32(&a->in[2]), .places = (size + 2) * (size + 2),
         .u = a->scratch, .tiles_x = tiles_of(flip ? c->width : c->out_width, size)};
-    size == 4 ? winograd_filters(4, c->w, c->outputs, c->channels, flip, a->scratch)
-              : winograd_filters(2, c->w, c->outputs, c->channels, flip, a->scratch);
-    s.v = (float *)a->scratch + (size_t)s.places * c->outputs * c->channels;
+    OF_SIXTEEN(winograd_filters)(size, c->w, c->outputs, c->channels, flip, a->scratch);
+    s.v = (float *)a->scratch + s.places * winograd_u_step(c->outputs, c->channels);
     s.m = s.v + (size_t)s.places * winograd_step(s.c.channels, TILE_MOST);
     int tiles = s.tiles_x * tiles_of(s.c.out_height, size), vectors = tiles_of(tiles, SIDE_BY_SIDE),
         blocks = tiles_of(vectors, TILE_MOST);

@@ -16,7 +16,8 @@
  * M = 4 it is about three times as large; other points that were tried are worse.
  *
  * This file has the transforms to u and v; n16_winograd.inc.h and n16_winograd_weight.inc.h have
- * the passes. */
+ * the passes. Filters have no samples, so the kernels for groups of 16, whose vectors are the
+ * widest, transform them for all group sizes. */
 
 /* ---- the matrices ---- */
 
@@ -82,6 +83,17 @@ INLINE void winograd_numbers(const int M, winograd_matrix *of, const int count, 
 
 /* ---- u ---- */
 
+/* w is (first, second, 3, 3). `flip` 0: u is [place][first][second]; 1: [place][second][first],
+ * of the filters flipped. */
+void OF_SIXTEEN(winograd_filters)(int M, const float *w, int first, int second, int flip, float *u);
+
+/* Floats between places: one cache line more than the filters take, since steps of whole pages
+ * would put all places into the same few lines of the first-level cache. */
+INLINE size_t winograd_u_step(int outputs, int channels) {
+    return (size_t)outputs * (size_t)channels + MOST_LANES;
+}
+
+#if GROUP == 16
 /* The nine elements of LANES filters, which lie `step` floats apart, each as a vector; past `count`
  * the last one again; `flip` 1: the last element first. A filter is read as 16 floats, but not past
  * `end`, where the tensor ends. */
@@ -117,19 +129,20 @@ INLINE void winograd_u(const int M, const float *w, size_t step, int count, cons
     }
 }
 
-/* w is (first, second, 3, 3). `flip` 0: u is [place][first][second]; 1: [place][second][first],
- * of the filters flipped. */
-INLINE void winograd_filters(const int M, const float *w, int first, int second, int flip,
-                             float *u) {
-    size_t place = (size_t)first * (size_t)second, step = flip ? (size_t)second * 9 : 9;
+void OF_SIXTEEN(winograd_filters)(int M, const float *w, int first, int second, int flip,
+                                  float *u) {
+    size_t apart = winograd_u_step(first, second), step = flip ? (size_t)second * 9 : 9;
+    const float *end = w + (size_t)first * (size_t)second * 9;
     int outer = flip ? second : first, inner = flip ? first : second;
     for (int i = 0; i < outer; i++)
         for (int j = 0; j < inner; j += LANES) {
             const float *from = w + (flip ? (size_t)j * second + i : (size_t)i * second + j) * 9;
-            winograd_u(M, from, step, inner - j, w + 9 * place, flip, u + (size_t)i * inner + j,
-                       place);
+            float *to = u + (size_t)i * inner + j;
+            M == 4 ? winograd_u(4, from, step, inner - j, end, flip, to, apart)
+                   : winograd_u(2, from, step, inner - j, end, flip, to, apart);
         }
 }
+#endif
 
 /* ---- v ---- */
 

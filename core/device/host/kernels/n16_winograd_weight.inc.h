@@ -83,19 +83,24 @@ static void winograd_find(struct winograd_weight *s, const struct op_args *a, in
     s->tile[t].width = conv->out_width - q;
 }
 
-/* dw = GT du G, LANES filters at a time. */
-INLINE void winograd_filter_gradients(const int M, const struct winograd_weight *s, float *dw) {
-    int channels = s->conv->channels, outputs = s->conv->outputs;
-    for (int o = 0; o < outputs; o++)
+/* dw = GT du G. */
+void OF_SIXTEEN(winograd_filter_gradients)(int M, const struct transposed *sums, int channels,
+                                           float *dw);
+
+#if GROUP == 16
+/* LANES filters at a time. */
+INLINE void winograd_filter_gradients(const int M, const struct transposed *sums, int channels,
+                                      float *dw) {
+    for (int o = 0; o < sums->outputs; o++)
         for (int c = 0; c < channels; c += LANES) {
-            const float *du = s->sums.du + o * s->sums.width + c;
+            const float *du = sums->du + o * sums->width + c;
             float elements[16 * LANES] = {0},
                                 filters[LANES * 16]; /* [tap][filter], [filter][tap] */
             vec columns[6][3], out[3];
             UNROLL for (int j = 0; j < M + 2; j++) {
                 vec column[6];
                 UNROLL for (int i = 0; i < M + 2; i++) column[i] =
-                    load(du + ((M + 2) * i + j) * s->sums.du_step);
+                    load(du + ((M + 2) * i + j) * sums->du_step);
                 winograd_numbers(M, winograd_g, 3, column, columns[j]);
             }
             UNROLL for (int i = 0; i < 3; i++) {
@@ -111,6 +116,13 @@ INLINE void winograd_filter_gradients(const int M, const struct winograd_weight 
                        9 * sizeof(float));
         }
 }
+
+void OF_SIXTEEN(winograd_filter_gradients)(int M, const struct transposed *sums, int channels,
+                                           float *dw) {
+    M == 4 ? winograd_filter_gradients(4, sums, channels, dw)
+           : winograd_filter_gradients(2, sums, channels, dw);
+}
+#endif
 
 /* Channel by channel, since the tiles of a block are side by side in each. */
 INLINE void winograd_backward_weight(const int M, const struct op_args *a,
@@ -132,5 +144,5 @@ INLINE void winograd_backward_weight(const int M, const struct op_args *a,
                 winograd_gradient(M, &s, t, o);
         transposed_products(&s.sums);
     }
-    winograd_filter_gradients(M, &s, tensor_f32(&a->out[0]));
+    OF_SIXTEEN(winograd_filter_gradients)(M, &s.sums, conv->channels, tensor_f32(&a->out[0]));
 }
