@@ -12,6 +12,7 @@
 #include "cli/options/run_options.h"
 #include "report/text.h"
 #include "train/estimate/as_pytorch.h"
+#include "train/estimate/estimate.h"
 #include "train/estimate/max_batch.h"
 
 /* GPUs of all machines, which are equal. */
@@ -22,7 +23,9 @@ static int gpus_of(const struct modelled *m, const struct clock_config *clock) {
 /* What PyTorch holds when it trains like this; NULL: not known. */
 static struct as_pytorch *held_in_pytorch(const struct run_config *config) {
     struct as_pytorch *held = calloc(1, sizeof *held);
-    if (held && !as_pytorch(config, held)) return held;
+    struct run_config c = *config;
+    estimate_enlarge(&c, c.batch_size);
+    if (held && !as_pytorch(&c, held)) return held;
     free(held);
     return NULL;
 }
@@ -104,8 +107,9 @@ static int largest_batch(const struct run_config *config, int devices, double gi
     struct run_config c = *config;
     struct max_batch found;
     if (!pytorch && is_mixed(config)) return -1;
-    int last = (config->batch_size + unit - 1) / unit * unit, guess = 2 * last;
+    int last = (config->batch_size + unit - 1) / unit * unit;
     double before = pytorch ? pytorch : peak_with(config, last, 0);
+    int guess = last > unit && before > gib * 0x1p30 ? last / 2 / unit * unit : 2 * last;
     for (int secant = 0; secant < 2 && guess != last; secant++) {
         int batch = guess > unit ? guess : unit;
         double peak = peak_with(config, batch, pytorch != 0),

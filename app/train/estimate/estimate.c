@@ -47,6 +47,17 @@ int estimate_prepare(struct run_config *c) {
 
 /* ---- one run ---- */
 
+void estimate_enlarge(struct run_config *c, int64_t samples) {
+    if (*c->data.folder || dataset_is_file(c->data.name)) return;
+    if (strcmp(c->data.name, "random") != 0 && strcmp(c->data.name, "synthetic") != 0) {
+        /* a named set: its images have the synthetic set's shape */
+        snprintf(c->data.name, sizeof c->data.name, "synthetic");
+        c->data.samples = 0;
+    }
+    if (c->data.samples < samples)
+        c->data.samples = (int)(samples < INT32_MAX ? samples : INT32_MAX);
+}
+
 struct run_config estimate_dry_config(const struct run_config *config) {
     struct run_config c = *config;
     c.dry = c.spans = c.quiet = c.warned = 1;

@@ -20,6 +20,10 @@
  * requires something that cannot be computed, or a number is missing. */
 int estimate_prepare(struct run_config *config);
 
+/* Gives the run a data set of at least `samples`, so that all batches are full. A set of the user's
+ * files stays as it is. */
+void estimate_enlarge(struct run_config *config, int64_t samples);
+
 /* The configuration of a dry run: the part of `config` that determines sizes. */
 struct run_config estimate_dry_config(const struct run_config *config);
 

@@ -20,17 +20,7 @@ int modelled_open(struct modelled *m, const struct run_config *config) {
     c.device_memory_count = 0; /* modes that do not fit have a row, too */
     /* all steps are those of full batches */
     c.data.drop_last = 1;
-    int made = !strcmp(c.data.name, "random") || !strcmp(c.data.name, "synthetic");
-    int64_t enough = (int64_t)(MODELLED_STEPS + 1) * c.batch_size * c.update.passes;
-    if (!made && !*c.data.folder &&
-        !dataset_is_file(
-            c.data.name)) { /* a named set: its images have the synthetic set's shape */
-        snprintf(c.data.name, sizeof c.data.name, "synthetic");
-        c.data.samples = 0;
-        made = 1;
-    }
-    if (made && c.data.samples < enough)
-        c.data.samples = (int)(enough < INT32_MAX ? enough : INT32_MAX);
+    estimate_enlarge(&c, (int64_t)(MODELLED_STEPS + 1) * c.batch_size * c.update.passes);
     m->pageable = c.data.no_pin_memory;
     return estimate_run(&c, m->record);
 }
