@@ -115,8 +115,7 @@ CliTest(cli_estimate, of_single, 60) {
         SMALL "--model complex --batch-size 20 --devices 3 --allreduce ring --virtual-devices 3";
     char timely[256];
     snprintf(timely, sizeof timely, "%s --workers 0 --device cpu --trace t", words);
-    struct json *estimated = output_of("estimate", words),
-                *measured = output_of("train", timely);
+    struct json *estimated = output_of("estimate", words), *measured = output_of("train", timely);
     compare_devices(estimated, "single", measured, "", words);
     json_free(estimated);
     json_free(measured);
