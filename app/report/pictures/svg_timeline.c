@@ -108,7 +108,7 @@ static double draw_run(struct picture *p, const struct layout *l, const struct p
     int every = label_every(r->devices);
     char text[32];
     picture_head(p, 0, y + 1.35 * p->font, page->run[i].title);
-    time_words((double)(w->end_ns - w->start_ns), text);
+    time_words((double)w->step_ns, text);
     picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET, "%sstep %d: %s",
                  *r->modelled ? "modelled " : "", w->step, text);
     for (int d = 0; d < r->devices; d++) {

@@ -137,7 +137,9 @@ int window_open(struct window *window, const struct run_record *run) {
     struct starts starts;
     memset(window, 0, sizeof *window);
     CHECK(find_starts(run, &starts));
-    int code = starts.count ? take_spans(window, run, starts.first + choose(run, &starts)) : OK;
+    int i = choose(run, &starts);
+    int code = starts.count ? take_spans(window, run, starts.first + i) : OK;
+    if (starts.count) window->step_ns = starts.ns[i + 1] - starts.ns[i];
     free(starts.ns);
     return code;
 }

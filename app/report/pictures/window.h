@@ -15,6 +15,7 @@ enum window_row { ROW_COMPUTE, ROW_COMM, ROW_COPY, ROW_COUNT };
 
 struct window {
     int step;
+    int64_t step_ns; /* what device 0 takes for it, the time that the median is of */
     int64_t start_ns, end_ns;
     size_t count;              /* 0: the record has no spans of a step */
     const struct span **spans; /* [count] by device, lane and start; the array is owned */
