@@ -155,17 +155,14 @@ static int put_timeline(FILE *file, const struct page *page) {
                   "a device show its communication and its copies of the next batch.",
                   *first_run(page)->modelled ? "one step of the modelled clock"
                                              : "one typical step");
-    CHECK(put_figure(file, page, draw_timeline, 0,
-                     *first_run(page)->modelled ? "Each box is a span of the modelled clock."
-                                                : "Each box is a measured span."));
+    CHECK(put_figure(file, page, draw_timeline, 0, "A box is the kernels or copies of a phase."));
     close_section(file);
     return OK;
 }
 
 static int put_memory(FILE *file, const struct page *page) {
     open_section(file, "memory", "Memory by cause");
-    put_paragraph(file, "",
-                  "What each device held at its peak, counted at every allocation, and its limit.");
+    put_paragraph(file, "", "What each device held at its peak, counted at every allocation.");
     CHECK(put_figure(file, page, draw_memory, 0,
                      "Memory of each device at its peak, in bytes, by cause."));
     close_section(file);
@@ -177,17 +174,14 @@ static int put_traffic(FILE *file, const struct page *page) {
     open_section(file, "traffic", "Traffic");
     put_paragraph(file, "",
                   "Bytes per step from device to device, counted at every copy. DP sends "
-                  "everything through one device, DDP does not.");
+                  "everything through one device, DDP does not. Thicker arrows carry more bytes; "
+                  "all runs have one scale.");
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = page->run[i].run;
         if (!r || r->devices < 2 || !has_traffic(page, i)) continue;
         if (any && r->loss_in_forward) continue; /* the same star, with thinner arrows */
-        char caption[200];
         if (!any++) fprintf(file, "<div class=\"pair\">\n");
-        snprintf(caption, sizeof caption,
-                 "%s: thicker arrows carry more bytes; all runs have one scale.",
-                 page->run[i].title);
-        CHECK(put_figure(file, page, draw_links, i, caption));
+        CHECK(put_figure(file, page, draw_links, i, page->run[i].title));
     }
     if (any)
         fprintf(file, "</div>\n");
@@ -221,10 +215,8 @@ static int put_curves(FILE *file, const struct page *page) {
     if (has_curves(page, 0)) {
         fprintf(file, "<div>\n");
         if (has_chart(page, 0))
-            CHECK(put_figure(
-                file, page, draw_loss, 0,
-                "The loss of each step. Curves of equal runs overlap: the first is drawn "
-                "thickest, the last thinnest."));
+            CHECK(put_figure(file, page, draw_loss, 0,
+                             "The loss of each step. Equal curves overlap; the last is thinnest."));
         if (has_chart(page, 1))
             CHECK(put_figure(file, page, draw_accuracy, 0,
                              "Accuracy on the test set after each epoch."));
@@ -252,14 +244,11 @@ static int put_allreduce(FILE *file, const struct page *page) {
     html_text(file, page->run[index].title);
     fprintf(file, "</h3>\n");
     bytes_words(bucket < r->bucket_count ? (double)r->bucket_bytes[bucket] : 0, size);
-    if (r->bucket_count == 1)
-        text_add(&text, "Every step sums one bucket of %s over %d ranks, by the algorithm %s.",
-                 size, r->devices, bucket_algorithm(r, bucket));
-    else
-        text_add(&text,
-                 "Every step sums %d buckets over %d ranks. The picture shows the largest, %s, "
-                 "by the algorithm %s.",
-                 r->bucket_count, r->devices, size, bucket_algorithm(r, bucket));
+    text_add(&text,
+             "Every step sums %d bucket%s of gradients over %d ranks. The picture shows that of "
+             "%s, with the algorithm %s.",
+             r->bucket_count, r->bucket_count == 1 ? "" : "s", r->devices, size,
+             bucket_algorithm(r, bucket));
     put_paragraph(
         file, "", "%s It is drawn from the plan that all ranks run; it is not measured.%s",
         text.words,

@@ -20,11 +20,9 @@ void summary_table(FILE *file, const struct page *page) {
             run[t->columns++] = page->run[i].run;
         }
     struct table_row *devices = table_add(t, ROW_VALUES, "devices"),
-                     *steps = table_add(t, ROW_VALUES, "steps"),
                      *time = table_add(t, ROW_WHERE_ANY, "median step");
     for (int i = 0; i < t->columns; i++) {
         snprintf(devices->cell[i], TABLE_CELL, "%d", run[i]->devices);
-        snprintf(steps->cell[i], TABLE_CELL, "%d", run[i]->steps);
         strcpy(time->cell[i], "-");
         if (run[i]->device[0].step_median_ns)
             time_words((double)run[i]->device[0].step_median_ns, time->cell[i]);
