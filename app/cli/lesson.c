@@ -54,7 +54,7 @@ static void show(const struct run_record *dp, const struct run_record *ddp) {
     row(&t, "memory at its peak", VALUE_PEAK, MEM_CAUSE_COUNT, dp, ddp);
     row(&t, "  gathered outputs, gradient", VALUE_PEAK, MEM_GATHERED, dp, ddp);
     row(&t, "  Adam's two moments", VALUE_PEAK, MEM_OPTIMIZER, dp, ddp);
-    row(&t, "bytes over links, per step", VALUE_LINKS, 0, dp, ddp);
+    row(&t, "bytes in and out, per step", VALUE_LINKS, 0, dp, ddp);
     table_print(stdout, text_width(stdout), &t);
     profile_findings_print(stdout, text_width(stdout), &runs);
 }

@@ -26,7 +26,7 @@ static const char *word_of(int cause, int dp) {
     case MEM_GRADS: return "gradients";
     case MEM_INPUT: return "batch";
     case MEM_GATHERED: return "outputs";
-    case MEM_COMM: return dp ? "joined gradients" : "buckets and flags";
+    case MEM_COMM: return dp ? "gradients joined for the sum" : "buckets and flags";
     default: return mem_cause_name((enum mem_cause)cause);
     }
 }

@@ -95,7 +95,7 @@ static void memory_excess(struct list *list, const struct run_record *dp) {
         if (fabs(part[i]) < 0.5) break;
         text_add(text, "%s %s %s", causes++ ? "," : ":", names_of_memory[i],
                  signed_bytes(part[i], bytes));
-        if (all >= 1) text_add(text, " (%.0f %%)", 100 * part[i] / all);
+        if (all >= 1 && part[i] > 0) text_add(text, " (%.0f %%)", 100 * part[i] / all);
         part[i] = 0;
     }
     text_add(text, ".");

@@ -80,7 +80,7 @@ int run_config_check(const struct run_config *config) {
     if (!config->dry && !config->model.options.own && model_is_outline(config->model.name))
         return fail(ERR_USAGE,
                     "--model: %s: it works only with estimate: duet estimate --model %s; models "
-                    "that can be trained: duet --help",
+                    "that can be trained: duet train --help",
                     config->model.name, config->model.name);
     CHECK(dataset_check(&data));
     struct model_options options = run_model_options(config);
