@@ -91,5 +91,9 @@ else
     echo "make sheet: no worksheet: install cmark-gfm"
     [[ $only != sheet ]] || exit 1
 fi
-echo "$made passed, $failed failed"
+if [[ $only == sheet ]]; then
+    echo "open them in a browser and print them"
+else
+    echo "$made passed, $failed failed"
+fi
 ((failed == 0))
