@@ -7,10 +7,9 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
-#include "cli/results/files.h"
-#include "cli/results/png.h"
 #include "report/collective/collective.h"
 #include "report/pictures/collective.h"
+#include "report/pictures/runs.h"
 #include "report/text.h"
 
 /* The largest data that is drawn: a plan grows with its data, and its drawing gets no clearer. */
@@ -97,11 +96,9 @@ static int write_picture(const char *folder, const struct drawing *c) {
     struct picture p = picture_of(NULL, PICTURE_SLIDE);
     char name[48];
     snprintf(name, sizeof name, "%s-%d.svg", c->word, c->n);
-    CHECK(pictures_make(&pictures));
+    CHECK(pictures_try(&pictures));
     CHECK(picture_begin(&pictures, name, &p.file));
-    int code = draw_picture(&p, c);
-    if (!code) code = picture_end(&pictures);
-    atomic_abandon(&pictures.file);
+    int code = picture_end(&pictures, draw_picture(&p, c));
     if (pictures.no_png) fprintf(stderr, "duet: %s/%s: " PNG_MISSING "\n", folder, name);
     return code;
 }

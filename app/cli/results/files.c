@@ -1,15 +1,11 @@
 /* Writes all files of a command's runs: see files.h. */
 #include "cli/results/files.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/results/png.h"
 #include "doctor/cuda/gpu.h"
 #include "report/chrome/chrome_trace.h"
 #include "report/text.h"
@@ -62,59 +58,6 @@ static int write_json(struct atomic_file *file, const char *command, results_bod
     return results_end(&w, file);
 }
 
-/* ---- pictures ---- */
-
-int pictures_make(struct pictures *p) {
-    struct stat s;
-    if (mkdir(p->folder, 0777) == 0)
-        p->made = 1;
-    else if (errno != EEXIST)
-        return fail_errno(ERR_FAILED, errno, "--pictures: %s: the folder cannot be made",
-                          p->folder);
-    else if (!stat(p->folder, &s) && !S_ISDIR(s.st_mode))
-        return fail(ERR_FAILED, "--pictures: %s: is not a folder: name one for the pictures",
-                    p->folder);
-    return OK;
-}
-
-int picture_begin(void *pictures, const char *name, FILE **file) {
-    struct pictures *p = pictures;
-    char path[PATH_MAX];
-    atomic_abandon(&p->file); /* the last one, if drawing it has failed */
-    if (snprintf(path, sizeof path, "%s/%s", p->folder, name) >= (int)sizeof path)
-        return fail(ERR_FAILED, "--pictures: %s: the name is too long", p->folder);
-    CHECK(atomic_open(&p->file, path));
-    *file = p->file.file;
-    return OK;
-}
-
-int picture_end(void *pictures) {
-    struct pictures *p = pictures;
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s", p->file.name);
-    int code = atomic_commit(&p->file);
-    atomic_abandon(&p->file);
-    p->count += !code;
-    return code || p->no_png ? code : png_beside(path, &p->no_png);
-}
-
-/* The folder may refuse any file. */
-static int try_pictures(struct pictures *p) {
-    FILE *file;
-    CHECK(pictures_make(p));
-    int code = picture_begin(p, "timeline.svg", &file);
-    atomic_abandon(&p->file);
-    return code;
-}
-
-static int write_pictures(struct run_files *o, const struct page *page) {
-    const struct picture_files files = {picture_begin, picture_end, &o->pictures};
-    if (!o->pictures.folder) return OK;
-    int code = page_pictures(page, &files);
-    atomic_abandon(&o->pictures.file);
-    return code;
-}
-
 /* ---- the page and the trace ---- */
 
 static int write_page(struct run_files *o, const struct page *page) {
@@ -131,7 +74,7 @@ static int write_report(struct run_files *o, struct page *page, const char *comm
     page->command = command;
     page->origin = &origin;
     if (!code) failures_add(&all, write_page(o, page));
-    if (!code) failures_add(&all, write_pictures(o, page));
+    if (!code && o->pictures.folder) failures_add(&all, page_pictures(page, &o->pictures));
     origin_free(&origin);
     page->origin = NULL;
     return code ? code : failures_end(&all);
@@ -162,7 +105,7 @@ int run_files_open(struct run_files *o, const struct run_config *config) {
     if (*config->files.report) CHECK(atomic_open(&o->page, config->files.report));
     if (!*config->files.pictures) return OK;
     o->pictures.folder = config->files.pictures;
-    return try_pictures(&o->pictures);
+    return pictures_try(&o->pictures);
 }
 
 /* Names every file, so that nobody has to look for one. If one of them is standard output, nothing

@@ -29,20 +29,6 @@
 /* Writes the list `runs`, and the command's other members, into the open object. */
 typedef void results_body(const void *what, struct json_writer *w);
 
-/* A folder of pictures, and the picture that is being written. */
-struct pictures {
-    const char *folder; /* NULL: none are wanted */
-    struct atomic_file file;
-    int made;          /* 1: it was created */
-    int count, no_png; /* pictures written; 1: as SVG only */
-};
-
-/* Creates the folder if it is missing. */
-int pictures_make(struct pictures *p);
-/* struct picture_files of report/pictures/runs.h; atomic_abandon the file after a failure. */
-int picture_begin(void *pictures, const char *name, FILE **file);
-int picture_end(void *pictures);
-
 /* Zeroed: none is open. */
 struct run_files {
     struct atomic_file json, trace, page;

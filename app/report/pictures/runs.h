@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "base/files/atomic_file.h"
 #include "report/origin.h"
 #include "trace/record.h"
 
@@ -32,14 +33,23 @@ struct page {
     struct page_run run[PAGE_RUNS]; /* in the order of `runs` in the JSON */
 };
 
-/* Writes the pictures, up to the first that fails. Each file is opened with open(context,
- * "memory.svg", &file) and closed with close(context). */
-struct picture_files {
-    int (*open)(void *context, const char *name, FILE **file);
-    int (*close)(void *context);
-    void *context;
+/* A folder of pictures, and the picture that is being written. */
+struct pictures {
+    const char *folder; /* NULL: none are wanted */
+    struct atomic_file file;
+    int made;          /* 1: it was created */
+    int count, no_png; /* pictures written; 1: as SVG only */
 };
-enum { PICTURE_NAME = 40 };
-int page_pictures(const struct page *page, const struct picture_files *files);
+#define PNG_MISSING "no PNG next to it: rsvg-convert is not installed (Debian: librsvg2-bin)"
+
+/* Creates the folder if it is missing, and tests that it can be written to. */
+int pictures_try(struct pictures *p);
+
+/* A picture is drawn between them, with this code. ERR_FAILED: it cannot be written. */
+int picture_begin(struct pictures *p, const char *name, FILE **file);
+int picture_end(struct pictures *p, int code);
+
+/* Writes the pictures, up to the first that fails. */
+int page_pictures(const struct page *page, struct pictures *pictures);
 
 #endif

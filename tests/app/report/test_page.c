@@ -1,9 +1,11 @@
 /* Tests the page of --report with handmade records: computed values are right, names are escaped,
  * and the page is valid whatever is missing. tests/app/cli/test_report.c has pages of real runs. */
 #include <math.h>
+#include <sys/stat.h>
 
 #include "report/pictures/draw.h"
 #include "report/pictures/window.h"
+#include "tests/harness/scratch.h"
 #include "tests/harness/text.h"
 #include "tests/app/report/pages.h"
 
@@ -223,33 +225,13 @@ Test(page, the_window_is_a_usual_step, .timeout = 30) {
 
 /* ---- pictures ---- */
 
-struct opened {
-    FILE *file;
-    char names[400];
-    const char *refused;
-};
-
-static int open_named(void *context, const char *name, FILE **file) {
-    struct opened *o = context;
-    if (!strcmp(name, o->refused)) return fail(ERR_FAILED, "refused: %s", name);
-    strcat(strcat(o->names, name), " ");
-    *file = o->file;
-    return OK;
-}
-
-static int close_named(void *context) {
-    (void)context;
-    return OK;
-}
-
 /* The first that cannot be written is the error. */
-Test(page, pictures, .timeout = 30) {
+Test(page, pictures, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
     struct page page = three_runs(2);
-    struct opened o = {.file = fopen("/dev/null", "w"), .refused = "traffic-ddp.svg"};
-    const struct picture_files files = {open_named, close_named, &o};
-    cr_expect_eq(page_pictures(&page, &files), ERR_FAILED);
-    cr_expect_str_eq(error_message(), "refused: traffic-ddp.svg");
-    cr_expect(strstr(o.names, "timeline.svg") && strstr(o.names, "traffic-dp.svg"), "%s", o.names);
-    fclose(o.file);
+    struct pictures pictures = {.folder = folder, .no_png = 1};
+    cr_assert_eq(mkdir(in("traffic-ddp.svg"), 0777), 0);
+    cr_expect_eq(page_pictures(&page, &pictures), ERR_FAILED);
+    cr_expect(strstr(error_message(), "traffic-ddp.svg"), "%s", error_message());
+    cr_expect(pictures.count > 2 && !pictures.file.file, "%d", pictures.count);
     free_runs();
 }
