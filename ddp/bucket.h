@@ -21,7 +21,7 @@
 
 #include "nn/param.h"
 
-#define BUCKET_NO_LIMIT UINT64_MAX /* a limit that everything fits */
+#define BUCKET_NO_LIMIT UINT64_MAX /* a limit that no model reaches */
 
 struct bucket {
     int first, count; /* the parameters order[first .. first + count) */

@@ -211,9 +211,9 @@ int ddp_close_step(struct duet_ddp *ddp) {
     struct device *device = ddp->device;
     struct stream *compute = device_compute(device);
     ddp->expecting = 0;
-    CHECK(launch_full_buckets(ddp)); /* with no_overlap all of them; else none is left */
+    CHECK(launch_full_buckets(ddp)); /* with no_overlap: all buckets; otherwise none is left */
     CHECK(event_record(ddp->reduced, device_comm(device)));
-    /* this wait counts as time of the allreduce */
+    /* this wait counts as allreduce time */
     stream_set_phase(compute, PHASE_ALLREDUCE, ddp->step);
     CHECK(stream_wait(compute, ddp->reduced));
     return ddp_agree_on_used(ddp);

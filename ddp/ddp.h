@@ -42,14 +42,14 @@
 
 /* A bucket whose gradients are ready, as passed to a communication hook. */
 struct ddp_bucket {
-    struct stream *stream;       /* the stream for work on it: communication */
+    struct stream *stream;       /* the communication stream, for work on the bucket */
     float *data;                 /* the gradients, pads included, in device memory */
     size_t count;                /* elements */
     int index;                   /* index of the bucket */
     int last;                    /* 1: the last bucket of the step */
     long step;                   /* for spans and errors */
-    float scale;                 /* the factor that terms have without a hook */
-    struct allreduce *allreduce; /* the object in which the data are registered */
+    float scale;                 /* the factor applied to terms if there is no hook */
+    struct allreduce *allreduce; /* the object with which `data` is registered */
 };
 /* Enqueues the work of one bucket and returns. It is called in the order of the buckets, and its
  * collectives must be the same calls on all ranks. The final content of the bucket is the
@@ -59,20 +59,20 @@ typedef int ddp_comm_hook(void *context, const struct ddp_bucket *bucket);
 struct ddp_config {
     double bucket_cap_mb, first_bucket_mb; /* MiB; negative: default; see bucket_limits */
     enum allreduce_algorithm algorithm;
-    int any_order; /* 1: over 3 or more ranks `auto` may take ring and tree; other bits */
+    int any_order; /* 1: from 3 ranks on, `auto` may pick ring and tree; other bits */
     int divide;    /* 1: gradients are averaged over the ranks; 0: summed */
-    /* 1: before each backward it finds the parameters without a part in this rank's loss. They
-     * count as ready, with zeros, so a step may leave some out. They get the sum of the ranks that
-     * used them; parameters that no rank used are not updated. In each step the ranks meet on the
-     * host, after their streams' work. Buckets are cut at the start and never rebuilt. */
+    /* 1: before each backward, find the parameters that this rank's loss does not use. They count
+     * as ready, with zero gradients, so a step may skip some. They get the sum over the ranks that
+     * used them; parameters that no rank used are not updated. The ranks synchronise on the host in
+     * each step, after their streams' work. Buckets are cut at the start and never rebuilt. */
     int find_unused;
-    /* What happens if one rank's input ends before the others' (join.c). Off: all ranks must have
-     * the same number of batches. Or the rank shadows the others, and `divide` divides by the
-     * number of all ranks or of those with input. Or the step fails on every rank, in PyTorch's
-     * words. */
+    /* What happens if one rank runs out of input before the others (join.c). Off: all ranks must
+     * have the same number of batches. Or the rank shadows the others, and `divide` divides by the
+     * number of all ranks or of ranks with input. Or the step fails on every rank, with PyTorch's
+     * message. */
     enum duet_join join;
     int own_buffers;       /* 1: rank 0's buffers are not broadcast before each forward */
-    int buffers_each_pass; /* 1: they are broadcast even if the last pass only accumulated */
+    int buffers_each_pass; /* 1: broadcast them even if the last pass only accumulated */
     const int *order; /* [trained] the order in which gradients become ready, if known before the
                        * first step; the same on all ranks. NULL: unknown */
     int no_overlap;   /* 1: no allreduce before backward has ended, to show the gain of overlap */

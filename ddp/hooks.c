@@ -105,7 +105,7 @@ void hooks_free_packed(struct hook_bucket *b) {
 
 void hooks_free(struct hooks *h) {
     for (int i = 0; i < h->count; i++) {
-        if (h->bucket[i]->waiting) duet_work_free(h->bucket[i]->work); /* backward has failed */
+        if (h->bucket[i]->waiting) duet_work_free(h->bucket[i]->work); /* only if backward failed */
         hooks_free_packed(h->bucket[i]);
         free(h->bucket[i]);
     }

@@ -30,7 +30,7 @@ struct hook_bucket {
 };
 
 struct hooks {
-    int (*hook)(const struct duet_bucket *bucket, void *context); /* NULL: none is registered */
+    int (*hook)(const struct duet_bucket *bucket, void *context); /* NULL: no hook is registered */
     void *context;
     duet_group *group;
     struct device *device;

@@ -87,11 +87,11 @@ int ddp_init(struct duet_ddp **out, struct comm *comm, duet_params *params, duet
 void duet_ddp_free(struct duet_ddp *ddp) {
     struct failures before = {.code = OK};
     if (!ddp) return;
-    failures_add(&before, ERR_FAILED); /* for a program that cleans up before it prints the cause */
+    failures_add(&before, ERR_FAILED); /* keeps the cause for a program that has yet to print it */
     ddp->owner->reducer = NULL;
-    group_announce(ddp->group, "end of DDP"); /* it can only fail with the job */
+    group_announce(ddp->group, "end of DDP"); /* fails only if the job has failed */
     hooks_free(&ddp->hooks);
-    /* an error of the stream has been returned by an earlier call */
+    /* an earlier call has returned any error of the stream */
     stream_sync(device_comm(ddp->device));
     call_trace_close(ddp->trace);
     allreduce_free(ddp->allreduce);

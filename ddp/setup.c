@@ -124,7 +124,7 @@ int ddp_broadcast_order(struct comm *comm, int *order, int count) {
 int ddp_share(struct allreduce **out, struct comm *comm, struct announcer *group,
               struct device *device, float *data, size_t count) {
     struct allreduce_config config = allreduce_config_default();
-    config.algorithm = ALLREDUCE_DIRECT; /* a broadcast adds nothing, and needs no scratch */
+    config.algorithm = ALLREDUCE_DIRECT; /* a broadcast adds nothing, so it needs no scratch */
     config.any_order = 1;
     config.group = group;
     CHECK(allreduce_init(out, comm, device, &config));
@@ -142,7 +142,7 @@ int ddp_broadcast_values(struct comm *comm, struct param_set *params) {
         failures_first(&first,
                        broadcast_enqueue(copies, stream, params->values, params->arena_count, -1));
     failures_first(&first, stream_sync(stream));
-    if (first.code) comm_abort(comm, first.code, first.text); /* its end waits for no peer */
+    if (first.code) comm_abort(comm, first.code, first.text); /* closing must not wait for a peer */
     allreduce_free(copies);
     return failures_end(&first);
 }

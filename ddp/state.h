@@ -20,32 +20,32 @@ struct duet_ddp {
     struct ddp_buffers *buffers; /* NULL: none to broadcast */
     struct event **ready;        /* [events] one per bucket */
     int events;                  /* the most buckets so far */
-    struct event *reduced;       /* after the last allreduce of a step */
+    struct event *reduced;       /* recorded after the last allreduce of a step */
     float scale;                 /* factor of each term: 1, 1/W, or 1/(active ranks) */
-    ddp_comm_hook *hook;         /* launches a bucket */
+    ddp_comm_hook *hook;         /* starts the allreduce of a bucket */
     void *hook_context;
     int hook_registered;     /* 1: ddp_register_comm_hook set it */
     uint64_t limits[2];      /* for the rebuilt buckets, in bytes */
     struct bucket_plan plan; /* the buckets in force */
-    int rebuilt;             /* 1: it is cut from rank 0's ready order */
+    int rebuilt;             /* 1: it was rebuilt from rank 0's ready order */
     int32_t step;            /* the current step, for spans and errors; -1: none */
     int expecting;           /* 1 between begin and finish: this backward will be reduced */
     int *pending;            /* [buckets] gradients that are not ready yet */
-    int next;                /* the bucket that is launched next */
-    int *ready_order;        /* [ready_count] parameters, as their gradients became ready */
+    int next;                /* the next bucket to launch */
+    int *ready_order;        /* [ready_count] parameters in the order of their gradients */
     int ready_count;
     char *is_ready;   /* [parameters] 1: its gradient is ready in this backward */
     char *all_used;   /* [ranks][parameters] 1: the rank used it in this step; with find_unused */
     int source;       /* with join: the last rank that had input in this step */
-    int found_unused; /* 1: a rank has left out a parameter in some step */
+    int found_unused; /* 1: in some step a rank did not use a parameter */
 
-    struct grad_reducer reducer; /* called by passes with the owner's parameters */
+    struct grad_reducer reducer; /* called by passes that use the owner's parameters */
     int sync_buffers;            /* 1: the next pass begins with rank 0's buffers */
 
-    /* For a program. */
+    /* Only programs set these. */
     struct hooks hooks;
     struct call_trace *trace; /* for DUET_TRACE; NULL: buckets are not recorded */
-    int64_t bucket_began_ns;  /* for the current bucket; written and read on the stream */
+    int64_t bucket_began_ns;  /* start of the current bucket; written and read on the stream */
 };
 
 /* ---- ddp.c ---- */

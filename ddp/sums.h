@@ -16,10 +16,10 @@
 
 struct sums {
     struct sum_pieces pieces;          /* in elements of the value arena */
-    const struct sum_pieces *in_force; /* for the adding code; NULL: the fold order */
+    const struct sum_pieces *in_force; /* the order used for adding; NULL: fold order */
     struct param_set *params;          /* borrowed */
     duet_tape *tape;                   /* borrowed */
-    struct ddp_config config;          /* with an algorithm that does not keep the fold order */
+    struct ddp_config config;          /* its algorithm need not keep the fold order */
     int ranks;
     uint64_t limits[2];
     struct bucket_plan plan;

@@ -6,7 +6,7 @@
 #include "base/limits.h"
 #include "trace/ledger.h"
 
-static const double LEAST = 0.75; /* of the largest */
+static const double LEAST = 0.75; /* of the largest value */
 
 /* Sets the indices of the smallest and the largest. Returns 1 if they are too far apart. */
 static int apart(const uint64_t *values, int n, int *low, int *high) {

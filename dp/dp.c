@@ -58,9 +58,9 @@
 int data_parallel_forward(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
                           const duet_tensor *y, int outputs, enum duet_pass pass) {
     struct dp_rows rows[MOST_INPUTS + 1];
-    CHECK(data_parallel_begin(m, x, inputs, y, outputs, pass, rows)); /* which rows go where */
+    CHECK(data_parallel_begin(m, x, inputs, y, outputs, pass, rows)); /* sets up `rows` */
     CHECK(dp_scatter(&m->dp, PHASE_SCATTER, rows, inputs + (y != NULL)));
-    CHECK(dp_replicate(&m->dp, PHASE_REPLICATE)); /* the last update has only reached device 0 */
+    CHECK(dp_replicate(&m->dp, PHASE_REPLICATE)); /* only device 0 has the last update so far */
     return dp_on_all_devices(&m->dp, PHASE_FORWARD, data_parallel_forward_on);
 }
 
@@ -76,10 +76,10 @@ static int gather_to_tape(struct duet_data_parallel *m, duet_tape *t, struct ten
 
 int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *const *grads, int count,
                            const char *kept) {
-    int went_back = m->in_forward; /* straight on, within the forward part */
+    int went_back = m->in_forward; /* backward ran within the forward part */
     CHECK(data_parallel_begin_backward(m, grads, count));
     if (!went_back) CHECK(data_parallel_scatter_grads(m, grads, count));
-    CHECK(data_parallel_save_sums(m, kept)); /* of the passes before */
+    CHECK(data_parallel_save_sums(m, kept)); /* the sums of earlier passes */
     if (!went_back) CHECK(dp_on_all_devices(&m->dp, PHASE_BACKWARD, data_parallel_backward_on));
     if (m->shares && m->shares->more_passes) return OK;
     CHECK(dp_reduce(&m->dp));
@@ -120,7 +120,7 @@ static int call(duet_tape *t, struct duet_data_parallel *m, const duet_tensor *x
     CHECK(data_parallel_forward(m, &x, 1, NULL, 1, pass));
     CHECK(gather_to_tape(m, t, &whole));
     duet_var *rows = tape_var(t, whole, 1);
-    if (rows) rows->keeps_grad = 1; /* the replicas' streams read it */
+    if (rows) rows->keeps_grad = 1; /* the replicas' streams read the gradient */
     m->output[0].on_tape = rows;
     if (pass == DUET_TRAIN) {
         m->can_go_back = 1;

@@ -24,7 +24,7 @@ struct pieces {
     int rows;               /* rows of the whole tensor */
     int sizes[MAX_DEVICES]; /* the rows of each device; at most `rows` together */
     struct duet_tensor part[MAX_DEVICES];
-    struct duet_tensor shown[MAX_DEVICES]; /* for an input: the part as forward sees it */
+    struct duet_tensor shown[MAX_DEVICES]; /* for an input: the parts that forward gets */
     void *memory[MAX_DEVICES];             /* owned, device memory, kept from step to step */
     size_t room[MAX_DEVICES];              /* bytes of the memory */
     int lent[MAX_DEVICES];                 /* 1: the memory is borrowed */
@@ -34,11 +34,11 @@ struct pieces {
 struct output {
     duet_var *root[MAX_DEVICES];     /* on tape[r]: PLAIN, or a loss */
     const duet_var *on_tape;         /* the gathered var on the caller's tape; NULL: a tensor */
-    int is_loss[MAX_DEVICES];        /* 1: with DUET_MEAN or DUET_SUM; gathered as one number */
+    int is_loss[MAX_DEVICES];        /* 1: DUET_MEAN or DUET_SUM; gathered as one number */
     enum reduction how[MAX_DEVICES]; /* for a loss */
     double loss[MAX_DEVICES];        /* value of the loss */
     int rows[MAX_DEVICES];           /* of the gathered tensor; 0: the device has no rows */
-    const duet_tensor *grad;         /* during a backward: the gathered output's; NULL: unused */
+    const duet_tensor *grad;         /* in backward: the gathered output's; NULL: unused */
     struct pieces grads;             /* gradient of root[r] */
 };
 
@@ -48,7 +48,7 @@ struct passes {
     int64_t update;        /* the update of that tape, as in struct duet_tape */
     float *sums;           /* sums of earlier passes, on device 0, owned; NULL: never needed */
     unsigned zeroed;       /* as in struct duet_params, after the last pass */
-    char *has_grad;        /* [parameters] 1: it had a part in one pass; owned */
+    char *has_grad;        /* [parameters] 1: used in at least one pass; owned */
 };
 
 /* The contribution of the command's replicas (models/replica.h). Rows are cut into these shares,
@@ -58,7 +58,7 @@ struct dp_shares {
     int sizes[MAX_DEVICES];             /* samples of each device */
     int32_t step;                       /* for spans */
     int more_passes;                    /* 1: each device keeps its own sums until the last pass */
-    int (*begin)(void *context, int r); /* begins device r's pass, on its thread */
+    int (*begin)(void *context, int r); /* begins device r's pass, on that device's thread */
     void *context;
 };
 

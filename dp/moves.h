@@ -13,12 +13,12 @@ enum { DP_TIMEOUT_S = 300 };
 
 struct dp_config {
     int devices;                   /* W */
-    struct device *const *device;  /* borrowed; device[0] leads; DP uses their compute streams */
+    struct device *const *device;  /* borrowed; device[0] leads; DP runs on their compute streams */
     duet_params *const *params;    /* [W], borrowed; device 0's values count */
-    int output_device;             /* PyTorch's, where outputs are gathered; 0 .. W-1 */
+    int output_device;             /* PyTorch's output_device: gathers the outputs; 0 .. W-1 */
     int sharded_reduce;            /* 1: device d adds up shard d of the gradients (shards.h) */
     const struct sum_pieces *sums; /* borrowed: as in struct reduce_plan */
-    void *context;                 /* argument of the parts */
+    void *context;                 /* argument of the tasks */
     double timeout_s;              /* how long a replica may take; 0: DP_TIMEOUT_S */
     int spans;                     /* 1: the waits of device 0's thread are logged */
 };
@@ -29,8 +29,8 @@ struct dp {
     struct device_group group;
     struct workers *workers;
     duet_params *params[MAX_DEVICES];
-    uint64_t layout_version; /* that of params[0] at the beginning */
-    size_t buffer_bytes;     /* size of its buffers at the beginning */
+    uint64_t layout_version; /* the layout_version of params[0] at the start */
+    size_t buffer_bytes;     /* size of its buffers at the start */
     /* Ranges of the parameter arena, at most 10 MiB each. replicate and reduce move one at a
      * time. */
     struct param_range *groups, *grad_groups; /* of the values, and of the gradients; owned */

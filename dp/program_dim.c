@@ -64,7 +64,7 @@ duet_var *data_parallel_turn_var(const struct duet_data_parallel *m, duet_tape *
     int order[MAX_RANK];
     if (!m->dim || !x) return x;
     find_order(m, x->value.rank, back, order);
-    return to_plain(t, duet_permute(t, x, order)); /* others see its memory */
+    return to_plain(t, duet_permute(t, x, order)); /* other devices read its memory */
 }
 
 int data_parallel_show(struct duet_data_parallel *m, int i, int r, duet_var **x) {
@@ -92,7 +92,7 @@ int data_parallel_turn_back(const struct duet_data_parallel *m, duet_tensor **te
     data_parallel_turn(m, &shape, 1);
     CHECK(tensor_new(tensor, front->device, shape.dtype, shape.rank, shape.dims, MEM_GATHERED));
     int code = move(m, front->device, &front->t, &(*tensor)->t, 1);
-    if (!code) code = stream_sync(device_compute(front->device)); /* front is freed next */
+    if (!code) code = stream_sync(device_compute(front->device)); /* `front` is freed next */
     duet_tensor_free(front);
     return code;
 }

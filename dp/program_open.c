@@ -138,7 +138,7 @@ static void free_pieces(struct duet_data_parallel *m, struct pieces *p) {
 
 int data_parallel_close(struct duet_data_parallel *m) {
     if (!m) return 1;
-    if (!dp_free(&m->dp)) return 0; /* a lost thread may still use everything */
+    if (!dp_free(&m->dp)) return 0; /* a lost thread may still use the whole struct */
     free_pieces(m, &m->y);
     for (int i = 0; i < MOST_INPUTS; i++)
         free_pieces(m, &m->x[i]);

@@ -32,7 +32,7 @@ static int is_zeroed(const struct duet_data_parallel *m) {
  * of the pass does not tell whose gradients are there. */
 const char *data_parallel_kept_of(const struct duet_data_parallel *m, const duet_tape *t) {
     const struct passes *p = &m->passes;
-    if (m->shares) return NULL; /* the replicas have the sums */
+    if (m->shares) return NULL; /* the replicas hold the sums */
     if (t->owner == m->params[0] && memchr(t->has_grad, 1, (size_t)t->owner->set.count))
         return t->has_grad;
     return p->tape == t && p->update == t->update && !is_zeroed(m) ? p->has_grad : NULL;

@@ -47,7 +47,7 @@ static int init_reduce(struct dp *dp, const struct sum_pieces *sums) {
 static int build(struct dp *dp, const struct dp_config *c) {
     CHECK(device_group_init(&dp->group, c->devices, c->device));
     for (int r = 0; r < c->devices; r++)
-        CHECK(device_group_ready(&dp->group, r)); /* new parameters have enqueued zeros */
+        CHECK(device_group_ready(&dp->group, r)); /* new parameters have enqueued fills with zero */
     dp->params[0]->in_use = 1;
     CHECK(find_groups(dp));
     CHECK(init_reduce(dp, c->sums));
@@ -69,7 +69,7 @@ int dp_init(struct dp *dp, const struct dp_config *c) {
 
 /* First the threads end, then the enqueued work, and then the memory is freed. */
 int dp_free(struct dp *dp) {
-    if (!workers_free(dp->workers)) return 0; /* a lost thread may still use everything */
+    if (!workers_free(dp->workers)) return 0; /* a lost thread may still use the whole struct */
     for (int r = 0; r < dp->group.count; r++)
         stream_sync(device_compute(dp->group.device[r]));
     reduce_plan_free(&dp->reduce);

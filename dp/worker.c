@@ -14,10 +14,10 @@
 static const double LAST_GRACE_S = 1;
 
 struct share {
-    struct worker *worker; /* of one thread; NULL: index 0 */
+    struct worker *worker; /* the worker of one thread; NULL: index 0 */
     struct task task;
     int index;
-    int lost; /* 1: it did not end in time; it may still write to its task: do not read it */
+    int lost; /* 1: it did not end in time; it may still write to its task, so do not read that */
     worker_task *work;
     void *context;
 };
@@ -105,7 +105,7 @@ int workers_lost(const struct workers *w) {
 
 int workers_caught(const struct workers *w, int index, int device) {
     static const char value[] =
-        "Expected more than 1 value per channel"; /* of nn/layers/batch_norm.c */
+        "Expected more than 1 value per channel"; /* an error of nn/layers/batch_norm.c */
     int code = workers_code(w, index);
     const char *text = workers_text(w, index);
     const char *what = code == ERR_MEMORY                     ? "OutOfMemoryError"

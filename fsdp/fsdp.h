@@ -54,7 +54,7 @@ enum { FSDP_MOST_PREFETCH = 4 };
 
 struct fsdp_config {
     enum fsdp_shard shard;
-    const char *units; /* units.h; read by init only */
+    const char *units; /* see units.h; only init reads it */
     int prefetch;      /* units gathered ahead: 0 to FSDP_MOST_PREFETCH */
     int keep;          /* 1: gathered units stay from forward to the end of their backward */
     int own_buffers;   /* 1: rank 0's buffers are not broadcast before each pass */

@@ -127,7 +127,7 @@ void fsdp_free(void *fsdp) {
     f->owner->reducer = NULL;
     f->params->shard = NULL;
     f->params->bring = NULL;
-    group_announce(f->group, "end of FSDP"); /* it can only fail with the job */
+    group_announce(f->group, "end of FSDP"); /* fails only if the job has failed */
     ddp_buffers_free(f->buffers);
     fsdp_free_layout(f);
     fsdp_units_free(&f->units);

@@ -16,7 +16,7 @@ struct slot {
     int unit;             /* the unit that it holds or that is being gathered; NO_UNIT: none */
     int waited;           /* 1: compute already waits for it */
     int summing;          /* gradients: 1: a reduce-scatter reads it */
-    struct event *left;   /* compute to comm: compute has finished with it */
+    struct event *left;   /* compute to comm: compute no longer needs the slot */
     struct event *filled; /* comm to compute: the unit is gathered, or its sum is done */
 };
 
@@ -35,10 +35,10 @@ struct order {
 };
 
 struct unit_state {
-    struct slot *values, *grads; /* grads NULL: no part is trained, or it was not used yet */
+    struct slot *values, *grads; /* grads NULL: nothing in it is trained, or it was not used yet */
     int pending;                 /* gradients that are not ready yet */
-    int reduced;                 /* 1: its sum of this step has been enqueued */
-    int stays;                   /* 1: it is used again after others */
+    int reduced;                 /* 1: this step's sum of its gradients is enqueued */
+    int stays;                   /* 1: used again after other units, so it stays gathered */
     int apart;                   /* 1: an op uses it together with another unit */
 };
 
@@ -58,19 +58,19 @@ struct fsdp {
     float scale;
     int rank, ranks;
 
-    int shared;          /* slots that units use in turn, for each of values and gradients */
+    int shared;          /* slots that units share in turn: as many for values as for gradients */
     int whole_values;    /* 1: each unit has its own slot of values */
     int whole_grads;     /* 1: the same for gradients */
     int shards_in_slots; /* 1: the shards of values are blocks of these slots */
-    struct event *all;   /* comm to compute: the last sum of a step */
+    struct event *all;   /* comm to compute: the last sum of a step is done */
 
     int32_t step;          /* for spans and errors; -1: none was */
     int backward;          /* 1: the pass is in backward */
     int expecting;         /* 1: the gradients of this pass will be summed */
     int learned;           /* 1: the units that stay are known */
-    int moves;             /* 1: they get their slots at the beginning of the next step */
+    int moves;             /* 1: units that stay get their slots when the next step begins */
     int current[2];        /* the units that the current op uses */
-    struct order order[2]; /* forward and backward */
+    struct order order[2]; /* order of units in forward and in backward */
     int proved;     /* 1: state.c has gathered units; the next pass gathers them again, so that a
                  * proof does not change the measurements */
     int at;         /* the index of the next unit in order[backward] */

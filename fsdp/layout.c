@@ -38,7 +38,7 @@ static int open_slot(struct fsdp *f, int kind, size_t count, struct slot **out) 
     CHECK(alloc(f, &p->data, count, kind == GRADS ? MEM_GRADS : MEM_PARAMS));
     /* peers may read it as soon as they have it */
     CHECK(stream_sync(device_compute(f->device)));
-    return allreduce_register(slots->collectives, p->data, count); /* as large on all ranks */
+    return allreduce_register(slots->collectives, p->data, count); /* the same size on all ranks */
 }
 
 static size_t count_of(const struct fsdp *f, int unit, int kind) {

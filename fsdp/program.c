@@ -35,8 +35,7 @@ int duet_fsdp_wrap(duet_params *params, duet_group *group,
                    const struct duet_fsdp_options *options) {
     const struct duet_fsdp_options o = options ? *options : (struct duet_fsdp_options){.units = ""};
     CHECK(check(group, params, &o));
-    const struct fsdp_config config = {.shard =
-                                           FSDP_PARAMETERS - o.shard, /* listed backwards there */
+    const struct fsdp_config config = {.shard = FSDP_PARAMETERS - o.shard, /* opposite order */
                                        .units = o.units ? o.units : "",
                                        .prefetch = o.prefetch < 0    ? 0
                                                    : o.prefetch == 0 ? 1

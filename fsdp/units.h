@@ -17,7 +17,7 @@
 enum { FSDP_DEFAULT_UNITS = 16 }; /* by default a unit has about 1/16 of all elements */
 
 struct fsdp_unit {
-    int trained;     /* its parameters that are not frozen */
+    int trained;     /* number of its parameters that are not frozen */
     size_t block[2]; /* elements in a shard of the trained part and of the frozen part */
     size_t shard[2]; /* where these two shards begin in the arena of shards */
 };

@@ -8,7 +8,7 @@
 int coalesce(const struct param_range *pieces, int n, size_t limit_bytes,
              struct param_range *groups) {
     int count = 0;
-    size_t bytes = 0; /* of the pieces in the open group, which is groups[count - 1] */
+    size_t bytes = 0; /* bytes in the open group, groups[count - 1] */
     for (int i = 0; i < n; i++) {
         size_t size = pieces[i].count * sizeof(float);
         if (count == 0 || (bytes > 0 && bytes + size > limit_bytes)) {

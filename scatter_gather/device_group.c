@@ -44,7 +44,7 @@ int device_group_lead(struct device_group *group, int lead) {
     group->lead = lead;
     group->stream = device_compute(group->device[lead]);
     CHECK(stream_wait(group->stream, group->done[before]));
-    return device_group_leave(group); /* followers of the new leader also follow the previous one */
+    return device_group_leave(group); /* who follows the new leader also follows the previous one */
 }
 
 int device_group_ready(struct device_group *group, int r) {
@@ -52,7 +52,7 @@ int device_group_ready(struct device_group *group, int r) {
 }
 
 int device_group_follow(struct device_group *group, int r) {
-    if (r == group->lead) return OK; /* a stream is in order with itself */
+    if (r == group->lead) return OK; /* work on one stream is already in order */
     return stream_wait(device_compute(group->device[r]), group->done[group->lead]);
 }
 

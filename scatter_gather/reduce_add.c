@@ -58,7 +58,7 @@ static void add_tile(float *restrict to, const float *restrict from, size_t m) {
 }
 
 void reduce_add_piece(const struct reduce_plan *plan, const struct sum_piece *piece) {
-    const float *term[MAX_DEVICES]; /* where each is: in its arena, or in a tile with its sum */
+    const float *term[MAX_DEVICES]; /* each term: in its arena, or summed in a tile */
     float tile[MAX_DEVICES][TILE];
     for (size_t done = 0; done < piece->count; done += TILE) {
         size_t m = piece->count - done < TILE ? piece->count - done : TILE;

@@ -55,7 +55,7 @@ struct reduce_plan {
      * the fold order. */
     const struct sum_pieces *sums;
 
-    const struct reduce_executor *executor; /* reduce_executor.h; depends on the kind of device */
+    const struct reduce_executor *executor; /* see reduce_executor.h; one for each kind of device */
     size_t most; /* elements of the largest range that may be requested */
     /* [r]: `most` elements on the root's GPU, used if it cannot read GPU r or if it adds in an
      * order of `sums` */

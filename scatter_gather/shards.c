@@ -9,7 +9,7 @@
 #include "base/error.h"
 
 struct param_range shard_of(struct param_range range, int n, int d) {
-    int first = n > 2; /* of the devices that add */
+    int first = n > 2; /* the first device that adds */
     size_t shards = (size_t)(n - first), i = (size_t)(d - first);
     if (d < first) return (struct param_range){range.first, 0};
     size_t units = (range.count + PARAM_ALIGN - 1) / PARAM_ALIGN;

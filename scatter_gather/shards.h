@@ -30,7 +30,7 @@ struct sharded_reduce {
     struct device_group *group;       /* borrowed */
     const struct param_range *ranges; /* borrowed: the reduced ranges, [range_count] */
     int range_count;
-    float *arena[MAX_DEVICES];         /* arena of each device, borrowed */
+    float *arena[MAX_DEVICES];         /* each device's arena, borrowed */
     struct reduce_plan *plan;          /* [group->count], owned; set for the devices that add */
     struct event *summed[MAX_DEVICES]; /* for each device that adds: its shard is summed */
 };

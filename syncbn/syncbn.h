@@ -13,9 +13,9 @@ struct syncbn_config {
     struct comm *comm;
     struct announcer *group; /* the group that counts its calls; NULL: the command's */
     struct device *device;
-    int segments; /* V, on all ranks; rank r holds those with v mod world size = r */
+    int segments; /* V over all ranks; rank r holds those with v mod world size = r */
     int place;    /* index of the one segment of a program's tape; -1: use each segment's v */
-    int channels; /* the most in any layer */
+    int channels; /* the largest number in any layer */
 };
 
 /* Collective. Set *exchange on every tape whose synchronised batch_norms use the statistics of all
