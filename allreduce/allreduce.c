@@ -49,7 +49,7 @@ static void free_all(struct allreduce *ar, int together, int idle) {
         ar->registrations = next;
     }
     if (idle) unmap_peers(ar, &ar->slab);
-    if (together) comm_barrier(ar->comm, "end of allreduce"); /* it can only fail with the job */
+    if (together) comm_barrier(ar->comm, "end of allreduce"); /* fails only if the job has failed */
     if (idle) device_free(ar->device, own);
     free(ar);
 }

@@ -25,8 +25,8 @@ struct allreduce;
 
 struct allreduce_config {
     enum allreduce_algorithm algorithm; /* AUTO: allreduce_choose picks for each count */
-    int any_order; /* 1: over 3 or more ranks AUTO may also take ring and tree, with other bits */
-    struct plan_config plan; /* how data is cut */
+    int any_order; /* 1: from 3 ranks on AUTO may also pick ring and tree, which give other bits */
+    struct plan_config plan; /* how data is cut into pieces */
     struct announcer *group; /* comm_call.group of all calls, outlives the object; NULL: none */
 };
 struct allreduce_config allreduce_config_default(void); /* AUTO, 0, plan_config_default() */

@@ -9,7 +9,7 @@
 #include "base/half.h"
 #include "device/tensor.h"
 
-enum { ELEMENT_TYPES = DTYPE_U64 }; /* the types before it */
+enum { ELEMENT_TYPES = DTYPE_U64 }; /* types before it can be added */
 enum element_op { ELEMENT_SUM, ELEMENT_PRODUCT, ELEMENT_MIN, ELEMENT_MAX, ELEMENT_OPS };
 
 /* How a call combines its elements. The zeroed struct is the sum of floats. */

@@ -109,7 +109,7 @@ struct request {
     float scale;
     int bucket;
     long step;
-    const char *name; /* of its span */
+    const char *name; /* the name of its span */
 };
 
 static int announce_call(struct allreduce *ar, size_t offset, const struct request *q) {
@@ -164,7 +164,7 @@ static int enqueue(struct allreduce *ar, struct stream *stream, float *data,
     CHECK(code);
     ar->stream = stream;
     ar->base += kept->plan.epochs;
-    if (q->what != COLLECTIVE_BROADCAST) ar->calls++; /* plans/copies.c says why */
+    if (q->what != COLLECTIVE_BROADCAST) ar->calls++; /* see plans/copies.c */
     return OK;
 }
 

@@ -42,9 +42,9 @@ struct executor_call {
     void *kept;              /* keep_plan's form of the plan; NULL without keep_plan */
     float *const *data;      /* [n]: each rank's registered buffer, as this rank reaches it */
     size_t offset, count;    /* the call's data in that buffer, elements */
-    uint64_t base;           /* base of the plan's epochs */
-    int half;                /* which half of scratch: 0 and 1 alternate */
-    double scale;            /* each term is multiplied by it, and rounded, before it is added */
+    uint64_t base;           /* added to the plan's epochs */
+    int half;                /* which half of scratch; calls alternate between 0 and 1 */
+    double scale;            /* each term is multiplied by it and rounded before it is added */
     int bucket;              /* for errors; -1: unknown */
     long step;               /* for errors; -1: unknown */
     uint64_t moved;          /* bytes over links by this rank, for the span */
@@ -57,7 +57,7 @@ struct executor_call {
     const void *input; /* the plan's INPUT and OUTPUT: host memory of this rank */
     void *output;
     int past_caches;    /* 1: copies to OUTPUT bypass the caches */
-    uint64_t signature; /* for eager calls: differs between different calls */
+    uint64_t signature; /* for eager calls: identifies the call's arguments */
     uint64_t more;      /* for messages: what they carry besides the signature */
 };
 
@@ -67,7 +67,7 @@ struct executor; /* an executor's own state on one rank, for one object */
 struct executor_ops {
     const char *name;                /* shown to people */
     int runs_plans;                  /* 0: it runs a library's collectives; call->plan is NULL */
-    enum allreduce_algorithm itself; /* without plans: the algorithm that AUTO means */
+    enum allreduce_algorithm itself; /* without plans: the algorithm that AUTO stands for */
     int maps_peers; /* 1: the executor loads from and stores to the peers' device memory */
 
     /* Collective. `ranks` stays valid until close. */
@@ -77,13 +77,13 @@ struct executor_ops {
      * rank's buffer of `count` elements. close removes them. NULL: not needed. */
     int (*add_buffer)(struct executor *executor, float *data, size_t count);
 
-    /* Called before a plan's first call, so that the executor can make its own form of it, *kept.
-     * drop_plan frees that form before close. Both NULL: the executor runs the plan directly. */
+    /* Called before a plan's first use, so that the executor can convert it to its own form, *kept.
+     * drop_plan frees that before close. Both NULL: the executor runs plans directly. */
     int (*keep_plan)(struct executor *executor, const struct plan *plan, void **kept);
     void (*drop_plan)(struct executor *executor, void *kept);
 
-    /* Puts one call on the stream, with one span of that name, and charges its traffic. The stream
-     * reports later failures. */
+    /* Enqueues one call on the stream, with one span of that name, and charges its traffic. The
+     * stream reports later failures. */
     int (*enqueue)(struct executor *executor, struct stream *stream,
                    const struct executor_call *call, const char *span_name);
 
@@ -92,7 +92,7 @@ struct executor_ops {
      * two. NULL: nothing can be stuck. */
     int (*release)(struct executor *executor);
 
-    /* The stream is idle after a sync or a release. */
+    /* The stream is idle by then, after a sync or a release. */
     void (*close)(struct executor *executor);
 };
 
@@ -103,28 +103,27 @@ struct executor_question {
     int any_order; /* 1: `auto` may take an algorithm that does not keep the fold order */
     int n, rank;
     struct comm *comm;                               /* NULL: a world of one rank */
-    const struct memory_handle *handle[MAX_DEVICES]; /* rank r's memory; shows shared GPUs */
+    const struct memory_handle *handle[MAX_DEVICES]; /* rank r's memory; shows who shares a GPU */
 };
 
 /* The executors of one kind of device, and what they need from the slab. */
 struct executor_kind {
-    size_t (*flags_bytes)(int n); /* the flags of one rank */
+    size_t (*flags_bytes)(int n); /* size of one rank's flags */
 
-    /* If not 0, half of scratch is a multiple of this many elements, plus as many spare ones. */
+    /* If not 0, half of scratch is a multiple of this many elements, plus this many spare ones. */
     size_t scratch_pad;
 
     /* Zeroes the flags in this device's memory, which the host may be unable to write. They are
      * zero when it returns. */
     int (*clear)(struct device *device, void *flags, size_t bytes);
 
-    /* Collective. On GPUs the ranks test, once per pair, whether they can access each other's
-     * memory as the driver claims; device_reaches and device_p2p_fault then return the result. It
-     * precedes any mapping of a peer's memory. ERR_FAILED: a trial never ended. NULL: not
-     * needed. */
+    /* Collective. On GPUs each pair of ranks tests once whether they can access each other's memory
+     * as the driver claims; device_reaches and device_p2p_fault then return the result. Must run
+     * before any mapping of a peer's memory. ERR_FAILED: a trial never ended. NULL: not needed. */
     int (*meet)(struct comm *comm, struct device *device);
 
-    /* Collective. Sets *ops, and also *link if the figures for emulated devices in it do not fit.
-     * ERR_USAGE, ERR_FAILED: no executor can serve these ranks. */
+    /* Collective. Sets *ops, and also *link if its figures, those of emulated devices, do not
+     * apply. ERR_USAGE, ERR_FAILED: no executor can serve these ranks. */
     int (*choose)(const struct executor_question *question, const struct executor_ops **ops,
                   struct allreduce_link *link);
 

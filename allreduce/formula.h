@@ -33,7 +33,7 @@
 
 struct formula {
     uint64_t in, out;   /* bytes, exactly */
-    double textbook_in; /* bytes; for a tree the maximum over the ranks */
+    double textbook_in; /* bytes; for a tree, the maximum over the ranks */
     double textbook_out;
     const char *in_words; /* "2S - c[r] - c[r+1]"; static storage */
     const char *out_words;

@@ -15,7 +15,7 @@
 
 _Static_assert((int)HOP_OUTPUT == (int)PLAN_OUTPUT && (int)HOP_SUM == (int)PLAN_BUFFERS,
                "the buffers of a plan come first");
-enum { BUFFERS = PLAN_BUFFERS }; /* SUM is of one step only */
+enum { BUFFERS = PLAN_BUFFERS }; /* SUM exists only within a step */
 
 /* The hops in which a stretch of memory was last touched; 0: never, or before the call. */
 struct touched {
@@ -29,8 +29,8 @@ struct builder {
     struct cuts cuts[BUFFERS];
     struct touched *touched[BUFFERS]; /* [n][stretches] */
     int *ended[MAX_DEVICES]; /* [rank][step]: the hop of the last move of a step that ran */
-    int step;                /* the one that runs */
-    /* [reader][kind][writer]: the step of `writer` that posts what `reader` awaited last */
+    int step;                /* the step that is running */
+    /* [reader][kind][writer]: the step of `writer` that posts what `reader` last awaited */
     int (*poster)[PLAN_FLAG_KINDS][MAX_DEVICES];
 };
 
@@ -199,7 +199,7 @@ static int hop_of_flags(struct builder *b, int rank, const struct plan_step *s) 
     int hop = 0;
     for (int w = 0; w < b->n; w++) {
         if (!(s->wait_ranks >> w & 1)) continue;
-        /* places that were free before the first message need no post */
+        /* slots that were free before the first message need no post */
         if (s->wait_kind == PLAN_TAKEN && s->wait_epoch <= b->plans[rank].credits) continue;
         int step = poster_of(b, rank, w, s);
         if (step >= 0) hop = later(hop, b->ended[w][step]);

@@ -46,7 +46,7 @@ struct hop_move {
     int16_t by;                      /* the rank whose step moves it, by a load or a store */
     uint8_t action;                  /* enum hop_action */
     uint8_t from_buffer, to_buffer;  /* enum hop_buffer */
-    int step;                        /* the first step of `by` in this move */
+    int step;                        /* the first step of rank `by` in this move */
     int order;                       /* number of moves before it in the unsorted list */
     uint64_t from_offset, to_offset; /* elements */
     uint64_t count;                  /* elements, at least 1 */
@@ -63,7 +63,7 @@ struct hops {
     uint64_t count;              /* elements of the call */
     uint64_t sizes[HOP_BUFFERS]; /* elements of each buffer on a rank */
     enum hop_buffer result;      /* DATA, or OUTPUT if the plans have one */
-    struct hop_move *moves; /* owned; [move_count], in an order in which they can be replayed */
+    struct hop_move *moves;      /* owned; [move_count], in an order that can be replayed */
     int move_count;
     /* The result's buffer, cut wherever a move's range begins or ends: each move takes whole
      * chunks. */

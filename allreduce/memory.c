@@ -12,7 +12,7 @@ struct offer {
     struct memory_handle handle;
     uint64_t size;                  /* elements; must agree on all ranks */
     struct allreduce_config config; /* must agree on all ranks */
-    struct allreduce_link link;     /* rank 0's holds for all */
+    struct allreduce_link link;     /* rank 0's applies to all */
 };
 
 static int same_config(const struct allreduce_config *a, const struct allreduce_config *b) {
@@ -69,7 +69,7 @@ static int choose_by_offers(struct allreduce *ar, const struct offer *offers) {
 static int import_all(struct allreduce *ar, const struct offer *offers, const int *fds,
                       struct shared *memory) {
     for (int r = 0; r < ar->ranks.n; r++) {
-        /* a dry rank has imagined its peers' offers (comm_imagine): they are copies of its own */
+        /* a dry rank simulates its peers (comm_imagine): their offers are copies of its own */
         ar->ranks.link[r] =
             device_is_dry(ar->device) || comm_is_spread(ar->comm) ? r : offers[r].handle.device;
         if (r == ar->ranks.rank || !ar->ops->maps_peers) continue;
@@ -92,7 +92,7 @@ static int share(struct allreduce *ar, float *own, size_t size, struct shared *m
         fds[r] = -1;
     memset(memory, 0, sizeof *memory);
     memory->of[ar->ranks.rank] = own;
-    memset(&mine, 0, sizeof mine); /* padding bytes travel too */
+    memset(&mine, 0, sizeof mine); /* padding bytes are sent too */
     mine.size = size;
     mine.config = ar->config;
     mine.link = ar->link;

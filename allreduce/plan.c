@@ -12,7 +12,7 @@
 // clang-format off
 static const struct {
     const char *word;
-    void (*build)(struct plan *, const struct plan_config *); /* NULL: it has no plan */
+    void (*build)(struct plan *, const struct plan_config *); /* NULL: the algorithm has no plan */
     int in_fold_order, uses_scratch;
 } algorithms[ALLREDUCE_ALGORITHM_COUNT] = {
     [ALLREDUCE_AUTO] = {"auto", NULL, 0, 1},

@@ -74,7 +74,7 @@ enum allreduce_algorithm {
  * (plans/reduce_scatter.c) also have plans in place. Process groups have plans for all of them,
  * from INPUT to OUTPUT (group/plans/). */
 enum collective {
-    COLLECTIVE_ALL_REDUCE, /* with one of the algorithms */
+    COLLECTIVE_ALL_REDUCE, /* the only one with a choice of algorithms */
     COLLECTIVE_BARRIER,
     COLLECTIVE_BROADCAST,
     COLLECTIVE_REDUCE,
@@ -111,7 +111,7 @@ int allreduce_keeps_order(enum allreduce_algorithm algorithm);
 int allreduce_uses_scratch(enum allreduce_algorithm algorithm);
 
 enum plan_op {
-    PLAN_NONE,        /* moves nothing: only awaits and posts */
+    PLAN_NONE,        /* moves nothing, only awaits and posts flags */
     PLAN_COPY,        /* every rank of dest_ranks gets the source range */
     PLAN_REDUCE,      /* own dest += source */
     PLAN_REDUCE_COPY, /* own dest += source, and the result also goes to the other dest_ranks */
@@ -150,7 +150,7 @@ const char *plan_flag_name(enum plan_flag kind); /* "ready", ...: static storage
  * before it is added. */
 enum {
     PLAN_SCALE_SOURCE = 1, /* the source range holds terms that are not scaled yet */
-    PLAN_SCALE_DEST = 2,   /* so does the rank's own range in a REDUCE */
+    PLAN_SCALE_DEST = 2,   /* the same for the rank's own range in a REDUCE */
 };
 
 /* Sets of ranks are bits: rank r is 1 << r. If a set is empty, the step does not wait, or does not
@@ -197,7 +197,7 @@ struct plan {
     size_t data;             /* elements of DATA: `count`, or those of the window */
     size_t input, output;    /* elements of INPUT and OUTPUT; 0: the plan has none */
     uint32_t credits;        /* start values of TAKEN and LEFT in send and eager calls, else 0 */
-    uint32_t epochs;         /* a call advances the base by this, the same on every rank */
+    uint32_t epochs;         /* each call adds this to the base, on every rank */
     struct plan_step *steps; /* owned */
     int step_count, step_capacity;
     int error; /* the first failure while building the plan */

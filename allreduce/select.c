@@ -121,7 +121,7 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
         if (ordered_only && !allreduce_keeps_order(a)) continue;
         double cost = allreduce_cost(a, n, count, link);
         if (cost < allreduce_cost(best, n, count, link)) best = a;
-        if (!text) continue; /* in the hot path of every call nobody reads it */
+        if (!text) continue; /* the hot path of every call needs no text */
         text_append(costs, sizeof costs, cost < 999.5 ? "%s%s %.3g" : "%s%s %.0f",
                     *costs ? ", " : "", allreduce_algorithm_name(a), cost);
     }

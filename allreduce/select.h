@@ -32,7 +32,7 @@
  * since they only have to rank the algorithms. */
 struct allreduce_link {
     char name[96];   /* its name in the reason for a choice */
-    double flag_us;  /* from a post to the end of the wait for it, microseconds */
+    double flag_us;  /* microseconds from a post to the end of the wait for it */
     double rank_gbs; /* loads and stores of one rank, GB/s */
     double all_gbs;  /* loads and stores of all ranks together, GB/s; 0: no common limit */
     double copy_gbs; /* copies of a call's data to host memory and back, GB/s; 0: no copies */

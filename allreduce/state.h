@@ -31,7 +31,7 @@ struct kept_plan {
     struct plan plan;
     void *kept;            /* the executor's own form of the plan */
     uint64_t moved;        /* bytes that this rank's steps move over links */
-    struct span_ends ends; /* the devices that they read and write */
+    struct span_ends ends; /* the devices that these steps read and write */
     struct kept_plan *next;
 };
 
@@ -51,7 +51,7 @@ struct allreduce {
     struct registration *registrations;
     struct kept_plan *plans;
     uint64_t base;  /* base of the next call's epochs */
-    uint64_t calls; /* calls that were not empty; the parity chooses the half of scratch */
+    uint64_t calls; /* non-empty calls so far; the parity selects the half of scratch */
 };
 
 /* ---- memory.c ---- */

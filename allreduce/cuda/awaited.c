@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-static const double READ_S = 0.1; /* the time that a copy of some flags may take */
+static const double READ_S = 0.1; /* how long a copy of a few flags may take */
 
 static size_t seen_bytes(const struct cuda_calls *c) {
     return (size_t)PLAN_FLAG_KINDS * (size_t)c->ranks->n * sizeof(struct cuda_flag);

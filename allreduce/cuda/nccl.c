@@ -34,15 +34,15 @@
  * together. */
 enum { SHARED_CTAS = 2 };
 static const char A_CALL[] = "a call of NCCL";
-static const int64_t PAUSE_NS = 100000;      /* between two questions to NCCL */
-static const int64_t GRACE_NS = 500000000;   /* for the job to name the cause of NCCL's error */
-static const size_t PIECE = (size_t)1 << 30; /* elements of one tensor: its dimensions are int */
+static const int64_t PAUSE_NS = 100000;      /* between two queries to NCCL */
+static const int64_t GRACE_NS = 500000000;   /* lets the job name the cause of NCCL's error */
+static const size_t PIECE = (size_t)1 << 30; /* elements per call; tensor dimensions are int */
 
 struct executor {
     struct cuda_calls calls; /* first */
     struct nccl_table nccl;
     ncclComm_t comm;   /* NULL: not made yet, or being aborted */
-    int64_t failed_ns; /* since when NCCL has reported an error; 0: it has not */
+    int64_t failed_ns; /* when NCCL first reported an error; 0: it has not */
     pthread_t abort_thread;
     ncclComm_t aborting; /* the communicator that the thread aborts; NULL: no thread was started */
     int aborted;         /* 1: the thread is done; atomic */
@@ -115,9 +115,9 @@ static void *abort_communicator(void *argument) {
 static void start_abort(struct executor *e) {
     if (!e->comm) return;
     e->aborting = e->comm;
-    e->comm = NULL; /* no function of NCCL is called with it any more */
+    e->comm = NULL; /* NCCL is not called with it any more */
     if (thread_start(&e->abort_thread, abort_communicator, e)) {
-        e->aborting = NULL; /* without a thread the communicator stays until the process ends */
+        e->aborting = NULL; /* without a thread the communicator is never freed */
         e->calls.stuck = 1;
     }
 }
@@ -203,7 +203,7 @@ static void nccl_close(struct executor *e) {
         pthread_join(e->abort_thread, NULL);
     } else if (e->aborting) {
         pthread_detach(e->abort_thread);
-        return; /* the thread still uses the executor: both stay until the process ends */
+        return; /* the thread still uses the executor, so both stay until the process ends */
     }
     cuda_calls_close(&e->calls);
     free(e);

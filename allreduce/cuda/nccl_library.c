@@ -13,7 +13,7 @@ enum { SHARES_GPUS_FROM = 23000 }; /* version 2.30 */
 static const struct library_place place = {
     .title = "NCCL",
     .variable = "DUET_NCCL",
-    .file = NCCL_FILE, /* given by mk/cuda.mk */
+    .file = NCCL_FILE, /* defined in mk/cuda.mk */
     .name = "libnccl.so." LIBRARY_NUMBER(NCCL_MAJOR),
     .instead = ADVICE_AUTO,
 };

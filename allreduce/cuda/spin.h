@@ -50,7 +50,7 @@ enum spin_end { SPIN_FINE, SPIN_STOPPED, SPIN_LATE };
 
 /* A rank's progress. It starts as zero, and only the kernels write it. */
 struct spin_state {
-    uint64_t base;   /* added to the epochs of the next call's plan */
+    uint64_t base;   /* added to the epochs in the next call's plan */
     uint64_t calls;  /* calls completed; the parity chooses the half of SCRATCH */
     uint32_t done;   /* channels that have completed the current call */
     uint32_t failed; /* enum spin_end */
@@ -145,7 +145,7 @@ DUET_HD void spin_layout(const struct spin_call *c, const struct spin_rank *me,
 /* One wait: the step of the plan, the channel, and the rank that it waits for. */
 struct spin_waiting {
     const struct plan_step *step;
-    uint32_t index; /* of the step in the plan */
+    uint32_t index; /* index of the step in its plan */
     uint32_t channel;
     int peer;
 };

@@ -45,8 +45,8 @@ struct executor {
     struct host_ranks ranks; /* all ranks' flags and scratch, in host memory */
     struct region slab;      /* of each rank: flags, then two halves of scratch */
     struct staged_buffer *buffers;
-    struct staged_call call[CUDA_CALLS]; /* the call number k of `calls` has k % CUDA_CALLS */
-    int released;                        /* 1: waits end unfulfilled; atomic */
+    struct staged_call call[CUDA_CALLS]; /* call number k is at k % CUDA_CALLS */
+    int released;                        /* 1: waits end at once, unfulfilled; atomic */
     int code;                            /* the first failure of a plan, OK if none; atomic */
     char text[CUDA_ERROR_TEXT];          /* its message, written before code */
 };
@@ -103,7 +103,7 @@ static void free_buffer(struct staged_buffer *buffer) {
 
 static void staged_close(struct executor *e) {
     cuda_calls_unwatch(&e->calls);
-    if (e->calls.stuck) return; /* the stream may still call run_plan, so everything stays */
+    if (e->calls.stuck) return; /* the stream may still call run_plan, so nothing is freed */
     while (e->buffers) {
         struct staged_buffer *next = e->buffers->next;
         free_buffer(e->buffers);
@@ -119,7 +119,7 @@ static int open_parts(struct executor *e, const struct executor_ranks *ranks) {
     CHECK(cuda_calls_open(&e->calls, ranks, &calls_ops));
     CHECK(region_open(&e->slab, ranks, flags + 2 * ranks->half * sizeof(float)));
     e->ranks.all = *ranks;
-    e->ranks.all.traffic = NULL; /* what crosses the links are the copies: staged_enqueue */
+    e->ranks.all.traffic = NULL; /* only the copies in staged_enqueue cross links */
     e->ranks.wait = wait_flag;
     e->ranks.wait_context = e;
     for (int r = 0; r < ranks->n; r++) {

@@ -22,16 +22,16 @@ enum { LOADED = 1, COPIED, INBOXES };
 
 static const size_t PIECE = CUDA_P2P_COUNT * sizeof(float);
 
-/* The ways to other ranks' GPUs, bit r for rank r's. */
+/* P2P access to other ranks' GPUs; bit r stands for rank r's. */
 struct ways {
     uint64_t open;    /* the driver advertises it, and no trial has failed */
-    uint64_t untried; /* it has not been tried by this rank */
+    uint64_t untried; /* this rank has not tried it */
 };
 
-/* A rank's trials: bit p for rank p. */
+/* The outcome of a rank's trials; bit p stands for rank p's memory. */
 struct came {
-    uint64_t right;   /* it read the right bytes */
-    uint64_t refused; /* the driver does not open the memory: it advertises nothing */
+    uint64_t right;   /* the rank read the right bytes */
+    uint64_t refused; /* the driver does not open the memory, so it does not advertise P2P */
 };
 
 struct meeting {
@@ -42,7 +42,7 @@ struct meeting {
     cudaStream_t stream;
     unsigned char uuid[MAX_DEVICES][GPU_UUID_BYTES];
     struct ways ways[MAX_DEVICES];
-    uint64_t tries; /* bit r: the way to rank r's GPU is tried now, also by that rank */
+    uint64_t tries; /* bit r: P2P with rank r's GPU is being tried, by both ranks */
     struct memory_handle handle[MAX_DEVICES];
     struct came came[MAX_DEVICES];
     uint64_t stored[MAX_DEVICES]; /* rank r's bit p: rank p's stores to it were right */
@@ -193,7 +193,7 @@ static int open_parts(struct meeting *m) {
 
 static void close_parts(struct meeting *m) {
     cuda_p2p_close(m->device, m->stream);
-    if (m->device->p2p.stuck) return; /* freeing would wait for the GPU */
+    if (m->device->p2p.stuck) return; /* freeing would block on the stuck GPU */
     device_host_free(&m->device->head, m->host);
     device_free(&m->device->head, m->block);
 }

@@ -8,9 +8,9 @@
 #include "base/clock.h"
 
 enum { STEPS_AHEAD = 2, OPERATIONS_A_MARK = 128 };
-static const int64_t LOOK_NS = 50 * 1000000; /* between two looks, as in comm/wait.c */
+static const int64_t LOOK_NS = 50 * 1000000; /* between two polls, as in comm/wait.c */
 static const double DRAIN_S = 1.5;           /* the time for a released stream to run empty */
-static const double RELEASE_AGAIN_S = 0.05;  /* between two releases of a stream that has not */
+static const double RELEASE_AGAIN_S = 0.05;  /* between two releases of a busy stream */
 static const uint64_t NO_CALL = UINT64_MAX;
 
 static struct cuda_call *call_at(struct cuda_calls *c, uint64_t number) {
@@ -135,7 +135,7 @@ static int wait_for_oldest(struct cuda_calls *c) {
         return fail(ERR_TIMEOUT,
                     "allreduce on %s: a call did not finish within %g s: the GPU may be stuck",
                     c->device->head.name, c->device->head.config.timeout_s);
-    if (c->oldest == oldest) c->oldest++; /* a look inside the poll may have retired it */
+    if (c->oldest == oldest) c->oldest++; /* the poll may have retired it already */
     return OK;
 }
 

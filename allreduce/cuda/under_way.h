@@ -39,31 +39,31 @@ struct cuda_call {
 struct cuda_awaited {
     uint64_t call; /* number of the call */
     int step;      /* step of its plan */
-    int peer;      /* a rank, or -1 if unknown */
+    int peer;      /* the rank that is awaited, -1 if unknown */
 };
 enum cuda_awaits {
     CUDA_AWAITS_NOBODY,
     CUDA_AWAITS_PEER,
-    CUDA_AWAITS_UNSEEN, /* it could not be read now; the next look tries again */
+    CUDA_AWAITS_UNSEEN, /* the flags could not be read now; the next poll tries again */
 };
 
 struct cuda_calls;
 
 /* The functions that differ from executor to executor. None of them may wait. */
 struct cuda_calls_ops {
-    /* A failure that the executor itself has found, with its message, or OK. `waiting` is as in
-     * struct cuda_watch. NULL: it finds none. */
+    /* Returns a failure that the executor itself has found, with its message, or OK. `waiting` is
+     * as in struct cuda_watch. NULL: it finds none. */
     int (*look)(struct cuda_calls *calls, int waiting);
 
-    /* The peer that `call` waits for, when the stream has reached that call. Fills step and peer
-     * for CUDA_AWAITS_PEER. NULL: no peer, since the executor's own waits keep the deadline. */
+    /* Finds the peer that `call`, which the stream has reached, waits for. Fills in step and peer
+     * for CUDA_AWAITS_PEER. NULL: the executor's own waits keep the deadline. */
     enum cuda_awaits (*awaited)(struct cuda_calls *calls, const struct cuda_call *call,
                                 struct cuda_awaited *out);
 
     /* Satisfies all waits of this rank after the job has failed. It may be called repeatedly. */
     void (*release)(struct cuda_calls *calls);
 
-    /* 1 once the stream is all that remains to be awaited. NULL: always. */
+    /* Returns 1 once only the stream remains to be waited for. NULL: always. */
     int (*is_released)(struct cuda_calls *calls);
 };
 
@@ -84,8 +84,8 @@ struct cuda_calls {
     int since_mark;               /* operations enqueued after the last mark */
 
     struct cuda_watch watch;
-    int64_t looked_ns;           /* the last look at the oldest call */
-    struct cuda_awaited awaited; /* the subject of `wait`; call UINT64_MAX: nothing */
+    int64_t looked_ns;           /* when the oldest call was last polled */
+    struct cuda_awaited awaited; /* what `wait` describes; call UINT64_MAX: nothing */
     struct wait wait;
 };
 

@@ -90,7 +90,7 @@ static void post_flags(const struct host_ranks *ranks, const struct executor_cal
     uint64_t epoch = call->base + step->post_epoch;
     int me = ranks->all.rank, kind = step->post_kind;
     if (!step->post_ranks) return;
-    if (kind == PLAN_SHOWN || kind == PLAN_SENT) { /* one flag, however many ranks read it */
+    if (kind == PLAN_SHOWN || kind == PLAN_SENT) { /* one flag for all ranks that read it */
         struct host_slot *slot =
             kind == PLAN_SHOWN ? slot_of(ranks, call, me) : head_of(ranks, call, step, 1);
         slot->signature = call->signature;
@@ -223,7 +223,7 @@ static const struct executor_ops host_ops = {.name = "host",
 
 static int host_choose(const struct executor_question *question, const struct executor_ops **ops,
                        struct allreduce_link *link) {
-    (void)link; /* it holds the figures of the host already */
+    (void)link; /* *link already holds the host's figures */
     if (question->algorithm == ALLREDUCE_NCCL)
         return fail(ERR_USAGE,
                     "allreduce nccl on %s: nccl needs GPUs: " ADVICE_GPU ", or " ADVICE_AUTO,

@@ -21,9 +21,9 @@ struct host_ranks {
      * `differs` returns the error when a call with another signature has shown a slot. */
     int (*differs)(void *context, int peer);
 
-    /* For messages to one rank: the last value read from its TAKEN flag. A read fetches the flag
-     * from the other rank's core, so it happens only when all slots are full. NULL: it is read each
-     * time. */
+    /* For messages to one rank: the value last read from its TAKEN flag. Reading fetches the flag
+     * from the other rank's core, so the code reads it only when all slots are full. NULL: it is
+     * read each time. */
     uint64_t *taken;
 
     /* Moves elements of any type with any operation, for process groups (group/typed.h). It runs
@@ -43,7 +43,7 @@ struct host_ranks {
 /* The header of a slot, or of a piece of a message, in the cache line in which its elements begin:
  * the flag SHOWN or SENT, and data from the call that posted it. */
 struct host_slot {
-    uint64_t epoch; /* these two as in struct comm_flag */
+    uint64_t epoch; /* both as in struct comm_flag */
     uint32_t sleepers, pad;
     uint64_t signature, more; /* from the call that posted the flag */
 };

@@ -28,7 +28,7 @@ enum {
 #define LOAD(from) (*(const vec *)(from))
 #define STORE(to, v) (*(vec *)(to) = (v))
 
-#if defined(__clang__) /* unrolls these loops at -O2, and takes registers of any width */
+#if defined(__clang__) /* clang unrolls these loops at -O2 and accepts vectors of any width */
 #define WIDE "avx512f"
 #else
 #pragma GCC optimize("O3")

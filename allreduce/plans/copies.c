@@ -63,7 +63,7 @@ int plan_build_all_gather(struct plan *plan, int n, int rank, size_t blocks, siz
     if (n == 1 || !block) return OK;
     uint64_t others = rank_others(n, rank);
     add_post(plan, others, PLAN_READY, 1);
-    for (int k = 1; k < n; k++) /* each rank begins with its neighbour, not all with rank 0 */
+    for (int k = 1; k < n; k++) /* starts with the neighbour, so that not all start with rank 0 */
         copy_blocks(plan, (rank + k) % n, blocks, block);
     add_await(plan, others, PLAN_DONE, 1);
     return end(plan);

@@ -22,7 +22,7 @@
 #include "allreduce/plans/steps.h"
 
 void plan_fused(struct plan *plan, const struct plan_config *config) {
-    (void)config; /* nothing is cut */
+    (void)config; /* this plan cuts nothing */
     plan->epochs = 1;
     if (plan->rank > 0) {
         add_post(plan, rank_bit(0), PLAN_READY, 1);

@@ -36,7 +36,7 @@
 struct ring {
     struct plan *plan;
     int n, rank, left, right;
-    int slices; /* m: in each chunk */
+    int slices; /* m: slices in each chunk */
     size_t align;
 };
 

@@ -25,7 +25,7 @@ struct range range_part(struct range whole, int parts, int i, size_t align);
 
 /* Piece i of `whole`, which is cut into pieces of `length` elements; the last may be shorter. */
 struct range range_piece(struct range whole, size_t length, size_t i);
-size_t range_pieces(struct range whole, size_t length); /* their number */
+size_t range_pieces(struct range whole, size_t length); /* the number of pieces */
 
 /* The number of slices that pipeline a range of `length` elements in a call of `count` elements. */
 int plan_slices(const struct plan_config *config, size_t count, size_t length);

@@ -166,7 +166,7 @@ static struct tree tree_of(struct plan *plan, const struct plan_config *config, 
 
 void plan_tree(struct plan *plan, const struct plan_config *config) {
     struct tree tree[2] = {tree_of(plan, config, 0), tree_of(plan, config, 1)};
-    int trees = tree[1].half.length > 0 ? 2 : 1; /* of a few elements tree A takes them all */
+    int trees = tree[1].half.length > 0 ? 2 : 1; /* tree A takes all if they are few */
     int slices = tree[0].slices, lag = 0;        /* lag: the height of the trees */
     while (1 << lag < plan->n)
         lag++;
