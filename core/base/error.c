@@ -13,7 +13,7 @@ static _Thread_local char message[ERROR_BYTES];
 
 static void format_message(const char *format, va_list args) {
     char text[sizeof message];        /* formatted here first: an argument may be error_message() */
-    locale_t before = numbers_of_c(); /* a number that a message asks for can be given as it is */
+    locale_t before = numbers_of_c(); /* numbers are written as options take them */
     vsnprintf(text, sizeof text, format, args);
     numbers_end(before);
     text_plain(message, sizeof message, text, sizeof text);

@@ -39,7 +39,7 @@ static inline int fold_half(int n) {
 struct fold {
     int to, from;
     int n, half; /* terms before and after the current halving */
-    int least;   /* it ends at this many terms */
+    int least;   /* halving stops at this many terms */
 };
 
 static inline struct fold fold_begin(int n) {
@@ -109,7 +109,7 @@ enum { FOLD_MAX_BUFFERS = 7 };
 
 /* One step of a depth-first fold. */
 struct fold_step {
-    int add;  /* 0: make term `term` in buffer `to`; 1: buffer `to` += buffer `from` */
+    int add;  /* 0: make term `term` in buffer `to`; 1: add buffer `from` to buffer `to` */
     int term; /* if add is 0 */
     int to;   /* the buffer that is written */
     int from; /* if add is 1 */

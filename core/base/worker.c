@@ -10,9 +10,9 @@
 
 struct worker {
     pthread_mutex_t lock;        /* guards what follows, and the states of all tasks */
-    pthread_cond_t given, ended; /* for threads; for whoever waits */
-    struct task *first, **end;   /* the queue; where its next task is linked */
-    int running;                 /* running tasks, also in a caller */
+    pthread_cond_t given, ended; /* wake threads; wake callers that wait */
+    struct task *first, **end;   /* the queue, and where to link the next task */
+    int running;                 /* running tasks, including those that run in a caller */
     int threads, living, closing;
     pthread_t thread[];
 };
@@ -60,7 +60,7 @@ static void run(struct worker *w, struct task *task, int by_waiter) {
     perform(task);
     pthread_mutex_lock(&w->lock);
     w->running--;
-    task->state = TASK_ENDED; /* from here on it belongs to its giver again */
+    task->state = TASK_ENDED; /* from here on the task belongs to the caller again */
     pthread_cond_broadcast(&w->ended);
     if (w->first) pthread_cond_signal(&w->given);
 }

@@ -21,7 +21,7 @@
 
 #include "base/error.h"
 
-#define WORKER_NEVER INT64_MAX /* for deadlines, if the task ends by itself */
+#define WORKER_NEVER INT64_MAX /* as a deadline: wait until the task ends */
 
 enum task_state { TASK_IDLE, TASK_GIVEN, TASK_RUNNING, TASK_ENDED };
 
@@ -30,7 +30,7 @@ struct task {
     int (*run)(void *context); /* returns a code of base/error.h and leaves its message */
     void *context;
     enum task_state state;  /* the worker owns this field and all that follow */
-    int by_waiter;          /* 1: it runs, or ran, in a caller that waits for it */
+    int by_waiter;          /* 1: it runs, or ran, in the thread of a caller that waits for it */
     struct failures result; /* its code and message, once it has ended */
     struct task *next;
 };
@@ -57,7 +57,7 @@ void worker_help(struct worker *worker, struct task *task);
 
 /* Returns 1 once the task has ended, or 0 at `deadline`, in ns of base/clock.h. */
 int worker_wait(struct worker *worker, struct task *task, int64_t deadline);
-int worker_has_ended(struct worker *worker, const struct task *task); /* without waiting */
+int worker_has_ended(struct worker *worker, const struct task *task); /* does not wait */
 
 /* Removes a task from the queue, so that it is idle again. Returns 0 if a thread has begun it. */
 int worker_take_back(struct worker *worker, struct task *task);

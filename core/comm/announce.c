@@ -171,7 +171,7 @@ int announcer_announce(struct announcer *a, const struct comm_call *call) {
 void announcer_note(struct announcer *a, const struct announced_call *call, uint64_t signature) {
     uint64_t number = ++a->number, *holds = &a->holds[number % ANNOUNCED];
     a->tally = mixed(a->tally, signature);
-    if (*holds == signature) { /* the words are there: the same call, ANNOUNCED calls ago */
+    if (*holds == signature) { /* the text is there already: the same call, ANNOUNCED calls ago */
         __atomic_store_n(&place(a, a->me, number)->number, number, __ATOMIC_RELEASE);
         return;
     }

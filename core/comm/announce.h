@@ -8,7 +8,7 @@
 #include "comm/comm.h"
 
 /* A call that a rank has begun. The fields are those of struct comm_call. */
-enum { ANNOUNCED = 64 }; /* the last calls of a rank that are kept */
+enum { ANNOUNCED = 64 }; /* how many of a rank's last calls are kept */
 struct announced_call {
     char collective[24], what[48];
     int64_t bucket, step;
@@ -25,10 +25,10 @@ struct announcer {
     struct announcement (*shown)[ANNOUNCED]; /* [n], shared by these ranks */
     int n, me;                               /* ranks, and this one's index among them */
     const int *ranks;                        /* [n]: their numbers in messages; NULL: 0 .. n-1 */
-    int numbered;                            /* 1: messages include the number of a call */
+    int numbered;                            /* 1: messages include the call's number */
     uint64_t number;                         /* calls that this rank has announced */
     uint64_t tally;                          /* a hash of the sequence of calls */
-    uint64_t holds[ANNOUNCED]; /* the signature of what this rank shows in each slot; 0: nothing */
+    uint64_t holds[ANNOUNCED];               /* the signature of the call in each slot; 0: none */
 };
 
 /* Announces the call that this rank is about to begin, without waiting. ERR_FAILED: a peer

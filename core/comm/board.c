@@ -109,7 +109,7 @@ int board_aborted(const struct board *board) {
     return __atomic_load_n(&board->abort.state, __ATOMIC_ACQUIRE) != ABORT_NONE;
 }
 
-enum { LOOKS_FOR_TEXT = 20 }; /* a millisecond apart */
+enum { LOOKS_FOR_TEXT = 20 }; /* polls, a millisecond apart */
 
 int board_failure(const struct board *board, struct abort_record *out) {
     if (!board_aborted(board)) return 0;

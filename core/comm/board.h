@@ -24,7 +24,7 @@
 enum {
     BOARD_TEXT = 768,
     BOARD_WHERE = 128
-}; /* bytes of an error message, of a location in the program */
+}; /* sizes of an error message and of a location in the program */
 
 /* ABORT_NONE -> ABORT_WRITING -> ABORT_WRITTEN, each step once. A rank that is killed while it
  * writes leaves ABORT_WRITING forever: readers then go without the message. */
@@ -56,7 +56,7 @@ struct card {
 struct board {
     uint32_t world;
     struct abort_record abort;
-    uint64_t arrivals __attribute__((aligned(128)));         /* counted over all barriers */
+    uint64_t arrivals __attribute__((aligned(128)));         /* counts over all barriers */
     struct comm_flag released __attribute__((aligned(128))); /* epoch k: barrier k is complete */
     struct comm_flag looked __attribute__((aligned(128))); /* epoch k: rank 0 has looked k times */
     uint64_t stop_at;   /* all ranks stop at this look; 0: none */

@@ -20,7 +20,7 @@
 
 static const double DEFAULT_TIMEOUT_S = 300;
 enum { WARN_AFTER_S = 10 };
-static const double LONGEST_TIMEOUT_S = 1e9; /* thirty years, which fit 64 bits as nanoseconds */
+static const double LONGEST_TIMEOUT_S = 1e9; /* thirty years; in nanoseconds it fits 64 bits */
 enum { MOST_FDS = 1 << 20 };                 /* a descriptor's number is below this */
 static const char BY_TRAIN[] = "ranks are started by `duet train --mode ddp`";
 static const char BY_RUN[] = "start the ranks by duet_spawn, `duet run`, torchrun or "

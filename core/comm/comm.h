@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define COMM_BOX_BYTES 65536 /* of a gather that a rank brings at a time */
+#define COMM_BOX_BYTES 65536 /* bytes that each rank gathers at a time */
 
 struct comm;
 struct announcer;   /* comm/announce.h */
@@ -34,11 +34,11 @@ struct comm_options {
      * MASTER_PORT (comm/rendezvous.h). They also do so under `duet run` if a program between has
      * closed the inherited descriptor. */
     int meet;
-    /* Moves the bytes between machines if mpirun or srun has started this process: network_by_mpi
+    /* Moves bytes between machines if mpirun or srun started this process: network_by_mpi
      * (group/group.h), or NULL in builds without MPI. */
     const struct network_ops *by;
     /* If not NULL, this is rank `rank` of `world`, whatever the environment says. The ranks find
-     * each other by this name, which no other job on the machine has. So a process can join several
+     * each other by this name, which must be unique on the machine, so a process can join several
      * jobs. */
     const char *name;
     int rank, world;
@@ -74,7 +74,7 @@ int network_is_wanted(const struct network_ops *by, int *wanted);
 
 /* 1: the ranks share no memory and communicate over a network (comm/network.h); 0 for NULL. */
 int comm_is_spread(const struct comm *comm);
-const char *comm_machine(const struct comm *comm, int rank); /* its name; "" on one machine */
+const char *comm_machine(const struct comm *comm, int rank); /* its name; "" if there is only one */
 
 /* 1: no rank below this one is alive, so this rank reports a rank that is gone. */
 int comm_speaks(const struct comm *comm);
@@ -118,9 +118,9 @@ void comm_keep_signals(int how);
  * calls, which also becomes the failure of the job. */
 struct comm_call {
     const char *collective;  /* "ALLREDUCE" */
-    int bucket;              /* an allreduce's bucket, or a unit (fsdp/); -1: none */
+    int bucket;              /* the bucket of an allreduce, or the unit in fsdp/; -1: none */
     long step;               /* -1: none */
-    size_t count, offset;    /* elements, and where they begin in the shared buffer; 0: none */
+    size_t count, offset;    /* elements, and their offset in the shared buffer; 0: none */
     const char *what;        /* the algorithm, or the purpose of a barrier; NULL: none */
     struct announcer *group; /* the process group that also counts this call; NULL: none */
 };
@@ -148,11 +148,11 @@ struct comm_wait_reason {
     /* The rank that should post the flag. If that rank has left the job, the wait ends at once
      * instead of at its deadline. */
     int peer;
-    uint64_t among;   /* over a network, if the peer is unknown: one bit per candidate */
+    uint64_t among;   /* over a network, if the peer is unknown: a bit for each candidate */
     uint64_t number;  /* the call's number in its process group; 0: none */
     double timeout_s; /* deadline of this wait; 0: that of comm_open */
-    /* How long the thread yields its core and checks again before it sleeps. It should be longer
-     * than a sleep and a wake-up take. 0: it sleeps after a few microseconds. */
+    /* How long the thread yields its core and checks again before it sleeps; it should exceed the
+     * time of a sleep and a wake-up. 0: it sleeps after a few microseconds. */
     int64_t spin_ns;
     /* The waiting thread calls it each time before it sleeps. An error ends the wait. May be
      * NULL. */
@@ -190,7 +190,7 @@ struct wait {
     int barrier;
     const uint64_t *epoch;
     uint64_t target;
-    /* The deadline counts time spent waiting, not wall time: it charges at most one second between
+    /* The deadline counts time spent waiting, not wall time: at most one second is charged between
      * two polls, so a job survives an hour of Ctrl-Z. */
     int64_t last_poll; /* in ns, from now_ns() */
     int64_t left, all; /* ns until the deadline, now and at the start */
@@ -201,7 +201,7 @@ void comm_distant_begin(struct comm *comm, struct wait *wait,
 
 /* OK within the deadline, otherwise ERR_TIMEOUT or ERR_PEER. */
 int comm_distant_look(struct wait *wait);
-void comm_distant_end(struct wait *wait); /* ends any wait; zeroed is fine */
+void comm_distant_end(struct wait *wait); /* ends any wait; a zeroed struct is fine */
 
 /* For a wait that itself watched the deadline of comm_timeout_s and has passed it. Returns
  * ERR_TIMEOUT as comm_wait_flag would, or ERR_PEER if the job had failed before. `what`, if not

@@ -19,8 +19,8 @@
 #include "base/clock.h"
 #include "comm/rank.h"
 
-enum { PATIENCE = 8 };                        /* waits while another rank has the same core */
-static const int64_t MOVE_PAUSE_NS = 2000000; /* between two moves of a rank */
+enum { PATIENCE = 8 };                        /* waits on a shared core before a rank moves */
+static const int64_t MOVE_PAUSE_NS = 2000000; /* between two moves of one rank */
 
 static int core_of(const struct comm *comm, int rank) {
     return (int)__atomic_load_n(&comm->board->cards[rank].core, __ATOMIC_RELAXED) - 1;
@@ -57,7 +57,7 @@ static void move(struct comm *comm) {
 /* 1 if rank `peer` was last seen on the same core, or if its core is unknown. */
 static int shares_core(struct comm *comm, int peer) {
     int core = sched_getcpu();
-    if (core != core_of(comm, comm->rank)) /* otherwise the others keep what they have read */
+    if (core != core_of(comm, comm->rank)) /* keeps the line in others' caches */
         __atomic_store_n(&comm->board->cards[comm->rank].core, (uint32_t)(core + 1),
                          __ATOMIC_RELAXED);
     if (core < 0 || peer < 0 || peer >= comm->world) return 1;

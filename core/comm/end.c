@@ -26,8 +26,8 @@ static void signal_all(struct job *job, int signal) {
         struct process *process = &job->ranks[r];
         if (!process->pid || process->ended) continue;
         process->signalled = 1;
-        /* cannot hit another process: one that has ended stays a zombie until reap_ranks(). A rank
-         * that was started a moment ago may not have its group yet. */
+        /* cannot hit another process: an ended one stays a zombie until reap_ranks(). A rank that
+         * has only just started may not have its group yet. */
         if (!job->launch->groups || kill(-process->pid, signal)) kill(process->pid, signal);
     }
 }
@@ -41,7 +41,7 @@ void end_job(struct job *job, int rank, int code, const char *text) {
  * state may still need the others. A stopped rank handles a signal only once it continues. */
 void pass_on_signal(struct job *job, int signal) {
     if (job->ending_since) return;
-    job->ending_since = job->clock + (now_ns() - job->last_look); /* the clock of the last look */
+    job->ending_since = job->clock + (now_ns() - job->last_look); /* the job's clock, as of now */
     job->passed_on = 1;
     job->ending = ENDING_TERM;
     signal_all(job, signal);
@@ -71,7 +71,7 @@ static void rank_ended(struct job *job, int rank, const siginfo_t *info) {
         process->exit_code = info->si_status;
     else
         process->signal = info->si_status;
-    /* processes that a failed rank left in its group, whose id its zombie keeps */
+    /* processes that a failed rank left in its group; its zombie reserves the group's id */
     if (job->launch->groups && (process->signal || process->exit_code))
         kill(-process->pid, SIGKILL);
 }
@@ -122,7 +122,7 @@ int watch_processes(struct job *job) {
 void reap_ranks(struct job *job) {
     for (int r = 0; r < job->world; r++) {
         struct process *process = &job->ranks[r];
-        /* processes left by ranks of an ended job: see rank_ended */
+        /* processes that ranks of an ended job left behind: see rank_ended */
         if (job->launch->groups && job->ending_since && process->pid) kill(-process->pid, SIGKILL);
         if (process->pid) waitpid(process->pid, NULL, WNOHANG);
         if (process->pidfd >= 0) close(process->pidfd);

@@ -55,7 +55,7 @@ int environment_is_of_a_rank(void) {
 
 /* The number for the node SLURM_NODEID in srun's list of tasks. */
 static int read_tasks(const char *list, int *out) {
-    int node = strchr(list, ',') ? MAX_DEVICES : 0; /* if the numbers differ, one must be given */
+    int node = strchr(list, ',') ? MAX_DEVICES : 0; /* differing counts: the number is required */
     CHECK(environment_number("SLURM_NODEID", 0, MAX_DEVICES - 1, &node));
     for (const char *at = list; *at;) {
         int used = 0, nodes = 1;
@@ -120,7 +120,7 @@ int read_place(struct place *out, const char *advice) {
 }
 
 void describe_job(char *text, size_t bytes, const char **address, const char **port) {
-    /* Ids that launchers give to their jobs; a job that torchrun restarts gets another one. */
+    /* Variables in which launchers pass a job's id; a job that torchrun restarts gets a new id. */
     static const char *const IDS[] = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
                                       "PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID"};
     *address = getenv("MASTER_ADDR");

@@ -13,7 +13,7 @@ struct place {
 /* ERR_USAGE names the variable that is missing, is not a number, or requests several machines;
  * `advice` ends the message about a missing one and says how to start the ranks. */
 int read_place(struct place *out, const char *advice);
-int read_place_anywhere(struct place *out, const char *advice); /* several machines are fine */
+int read_place_anywhere(struct place *out, const char *advice); /* also accepts several machines */
 
 /* 1: the environment has a rank or a number of ranks, so another program started this process as a
  * rank. If only one of the two is set, read_place names the other. */

@@ -15,7 +15,7 @@ int failure_of_job(struct comm *comm, const char *where) {
         return fail(failure.code, "%s", failure.text);
     char first[BOARD_TEXT];
     snprintf(first, sizeof first, "%s", failure.text);
-    /* Different calls are an error of both ranks: the one that saw it may have returned. */
+    /* Mismatched calls are the error of both ranks, and the one that noticed may have returned. */
     if (failure.code != ERR_PEER && failure.rank >= 0 && !strstr(first, "Detected mismatch"))
         snprintf(first, sizeof first, "rank %d, whose error says why", failure.rank);
     return fail(ERR_PEER, "rank %d: %s%sa peer failed first: %s", comm->rank, where,
@@ -24,9 +24,9 @@ int failure_of_job(struct comm *comm, const char *where) {
 
 void comm_abort(struct comm *comm, int code, const char *text) {
     if (!comm || !comm->board || code == OK || code == ERR_PEER) return;
-    char prefix[16] = "", line[BOARD_TEXT]; /* a rank that is alone needs no number */
+    char prefix[16] = "", line[BOARD_TEXT]; /* a single rank needs no number */
     if (comm->world > 1) snprintf(prefix, sizeof prefix, "rank %d: ", comm->rank);
-    /* error texts of comm/ begin with the rank already */
+    /* messages from comm/ already begin with the rank */
     int has_prefix = !strncmp(text, prefix, strlen(prefix));
     snprintf(line, sizeof line, "%s%s", has_prefix ? "" : prefix, text);
     board_abort(comm->board, comm->rank, code, line);

@@ -40,13 +40,13 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "a futex waits on the first four bytes of the epoch");
 _Static_assert(sizeof(struct comm_flag) == 128, "flags lie 128 bytes apart");
 
-static const int64_t SPIN_NS = 5000;        /* as long as a sleep and a wake-up take */
-static const int64_t SHORT_SPIN_NS = 1000;  /* if yielding comes before sleeping */
-static const int64_t LONG_TURN_NS = 300000; /* a rank that yields has the core back before that */
-static const int64_t CROWDED_NS = 20000000; /* how long a rank then stops yielding */
+static const int64_t SPIN_NS = 5000;        /* about as long as a sleep and a wake-up take */
+static const int64_t SHORT_SPIN_NS = 1000;  /* used if the thread yields before it sleeps */
+static const int64_t LONG_TURN_NS = 300000; /* a yield this long: a crowded core */
+static const int64_t CROWDED_NS = 20000000; /* how long a rank does not yield after that */
 enum {
-    SPINS_PER_CLOCK = 16, /* looks at the flag between two looks at the clock */
-    SPINS_AT_FIRST = 32   /* and before the first one: two ranks that answer each other need less */
+    SPINS_PER_CLOCK = 16, /* reads of the flag between two reads of the clock */
+    SPINS_AT_FIRST = 32   /* the same before the first one: an answer from a peer needs fewer */
 };
 
 static int reached(const struct comm_flag *flag, uint64_t epoch) {
@@ -125,7 +125,7 @@ int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct 
 
 int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
                    const struct comm_wait_reason *reason) {
-    /* The common cases, without reading the clock. */
+    /* The common cases do not read the clock. */
     if (reached(flag, epoch) || (comm->spin && look(flag, epoch, SPINS_AT_FIRST))) return OK;
     struct wait wait;
     wait_start(&wait, comm, reason);

@@ -22,5 +22,5 @@ int comm_is_imagined(const struct comm *comm) {
 
 void imagine_all(const struct comm *comm, const void *mine, size_t bytes, void *all) {
     for (int r = 0; bytes && r < comm->world; r++)
-        memmove((char *)all + (size_t)r * bytes, mine, bytes); /* mine may be one of them */
+        memmove((char *)all + (size_t)r * bytes, mine, bytes); /* `mine` may be part of `all` */
 }

@@ -36,9 +36,9 @@ struct job {
     int64_t clock;
     int64_t last_look; /* now_ns() when the clock was last advanced */
 
-    int signal;           /* the first one that the launcher received, 0: none */
-    int signals;          /* how many; the first one again at once does not count */
-    int64_t signal_ns;    /* now_ns() when the first came */
+    int signal;           /* the first signal that the launcher received, 0: none */
+    int signals;          /* how many signals; an immediate repeat of the first does not count */
+    int64_t signal_ns;    /* now_ns() when the first signal arrived */
     int passed_on;        /* 1: that signal was passed on, and the ranks have launch->grace_s */
     int64_t ending_since; /* on the job's clock; 0: the job is not ending */
     enum ending ending;   /* the stage reached */
@@ -52,7 +52,7 @@ int sleep_until_event(struct job *job, int most_ms);
 void take_late_signal(struct job *job); /* called once all ranks have ended */
 
 /* end.c: notices ranks that have ended, and ends the job in stages. */
-int watch_processes(struct job *job);                                /* returns how many run */
+int watch_processes(struct job *job);                                /* returns how many live */
 void end_job(struct job *job, int rank, int code, const char *text); /* the first call wins */
 void pass_on_signal(struct job *job, int signal);                    /* if grace_s is set */
 void reap_ranks(struct job *job); /* collects the zombies once no rank runs */

@@ -35,8 +35,8 @@ int network_is_wanted(const struct network_ops *by, int *wanted) {
 /* The ranks' first message to each other. */
 struct hello {
     char version[16], machine[MACHINE_NAME];
-    /* Its boot id and the namespace of its shared memory. They differ between two machines with the
-     * same name, which MPI would take for one. */
+    /* The machine's boot id and the namespace of its shared memory. They distinguish two machines
+     * with the same name, which MPI would take for one. */
     char boot[40];
     uint64_t memory;
 };
@@ -198,7 +198,7 @@ static void copy_card(struct card *to, const struct card *from) {
 
 void beat_of(const struct comm *comm, struct beat *beat) {
     const struct card *card = &comm->board->cards[comm->rank];
-    /* checked first: a rank that has left begins nothing more */
+    /* read first: a rank that has left starts no further call */
     uint32_t left = __atomic_load_n(&card->left, __ATOMIC_ACQUIRE);
     memset(beat, 0, sizeof *beat);
     copy_card(&beat->card, card);

@@ -16,8 +16,8 @@ struct network;
 /* gather is collective. While it waits, comm_distant_look(wait) may end it with an error. */
 struct network_ops {
     /* Joins the world that mpirun or srun has started, sets comm->rank, comm->world and
-     * comm->board, and starts the thread of heartbeats. When it returns, within the job's timeout,
-     * all ranks have joined. After an error *out may be set; the caller then closes it. */
+     * comm->board, and starts the heartbeat thread. It returns once all ranks have joined, within
+     * the job's timeout. After an error *out may be set; the caller then closes it. */
     int (*open)(struct network **out, struct comm *comm);
     int (*gather)(struct network *network, const void *mine, size_t bytes, void *all,
                   struct wait *wait);
@@ -44,7 +44,7 @@ struct beat {
     struct abort_record failure;
 };
 void beat_of(const struct comm *comm, struct beat *beat);
-void beat_came(struct comm *comm, int rank, struct beat *beat); /* changes it */
+void beat_came(struct comm *comm, int rank, struct beat *beat); /* `beat` is changed in place */
 
 /* No heartbeat of `rank` has arrived for too long: the job has failed. */
 void beat_missing(struct comm *comm, int rank, double seconds);

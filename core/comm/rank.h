@@ -28,7 +28,7 @@ struct comm {
     struct announcer announcer; /* for collectives of all kinds */
     struct sharing sharing;
     struct network *network;        /* ranks on several machines: network.h; else NULL */
-    const struct network_ops *by;   /* the functions that move their bytes */
+    const struct network_ops *by;   /* the functions that move bytes between machines */
     char (*machines)[MACHINE_NAME]; /* [world] the machine of each rank; else NULL */
 };
 

@@ -135,7 +135,7 @@ int report_end(const struct job *job, struct launch_result *out) {
     if (failure.code != ERR_PEER || !culprit || !ended_by_itself(job, failure.rank))
         return fail(failure.code == ERR_PEER ? ERR_FAILED : failure.code, "%s", failure.text);
     describe_end(job, failure.rank, end, sizeof end);
-    /* no failure: the reader of the output has gone (| head) */
+    /* not a failure: the reader of the output has closed it (| head) */
     if (culprit->signal == SIGPIPE) return fail(ERR_READER, "%s", end);
     describe_where(job, failure.rank, where, sizeof where);
     return fail(ERR_FAILED, "%s%s: %s", end, where, advice(job, failure.rank));

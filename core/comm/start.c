@@ -80,7 +80,7 @@ static void become_rank(const struct job *job, int rank, pid_t launcher, char **
     extern char **environ;
     const struct launch *launch = job->launch;
     /* The kernel will kill this process when the thread that forked it ends. If that thread ended
-     * before this call, this process has another parent already. */
+     * before this call, this process already has another parent. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);
     close_launchers_descriptors(job, rank);
@@ -116,14 +116,14 @@ static int start_rank(struct job *job, int rank) {
     free(list);
     if (pid < 0) return fail_system(error, "starting rank %d: fork", rank);
     process->pid = pid;
-    /* close-on-exec by itself */
+    /* a pidfd is always close-on-exec */
     process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     return OK;
 }
 
 int start_ranks(struct job *job) {
     if (getrandom(job->secret, sizeof job->secret, GRND_NONBLOCK) < 0)
-        job->secret[0] = (uint64_t)now_ns(); /* it still distinguishes this job from others */
+        job->secret[0] = (uint64_t)now_ns(); /* still differs from other jobs */
     fflush(NULL); /* otherwise every child would print the buffers' contents again */
     for (int r = 0; r < job->world; r++)
         CHECK(start_rank(job, r));

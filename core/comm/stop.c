@@ -12,7 +12,7 @@ int comm_look_for_stop(struct comm *comm, int *stop) {
     if (comm_is_imagined(comm)) return *stop = 0, OK;
     if (comm_is_spread(comm)) return network_look_for_stop(comm, stop);
     struct board *board = comm->board;
-    uint64_t look = ++comm->looks; /* from 1 */
+    uint64_t look = ++comm->looks; /* counted from 1 */
     if (comm->rank == 0) {
         int asked = __atomic_load_n(&board->asked, __ATOMIC_ACQUIRE) != 0;
         if (asked && !__atomic_load_n(&board->stop_at, __ATOMIC_RELAXED))

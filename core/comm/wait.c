@@ -14,8 +14,8 @@
 #include "base/text/text.h"
 #include "comm/rank.h"
 
-enum { RANK_NAMES = 4 * MAX_DEVICES };             /* bytes of ranks in a message */
-static const int64_t MOST_CHARGED_NS = 1000000000; /* per poll, see struct wait */
+enum { RANK_NAMES = 4 * MAX_DEVICES };             /* size of the list of ranks in a message */
+static const int64_t MOST_CHARGED_NS = 1000000000; /* per poll; see struct wait */
 
 void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_reason *reason) {
     *wait = (struct wait){.comm = comm, .reason = {.bucket = -1, .step = -1, .peer = -1}};
@@ -169,8 +169,8 @@ int wait_poll(struct wait *wait, int64_t *slice_ns) {
     struct comm *comm = wait->comm;
     char where[BOARD_WHERE];
     board_beat(comm->board, comm->rank);
-    /* First who has left, then who is missing: a rank leaves after its last post, so one that has
-     * left and is still missing will never come. */
+    /* Read first who has left, then who is missing: a rank leaves after its last post, so one that
+     * has left and is still missing will never post. */
     uint64_t left = ranks_that_left(comm), gone = ranks_gone(wait, left);
     int64_t now = now_ns(), passed = now - wait->last_poll;
     wait->left -= passed < MOST_CHARGED_NS ? passed : MOST_CHARGED_NS;

@@ -44,7 +44,7 @@ char *atomic_target(const char *path) {
     struct stat s;
     if (descriptor_of(path) >= 0) return NULL;
     if (!stat(path, &s)) return S_ISREG(s.st_mode) ? realpath(path, NULL) : NULL;
-    return errno == ENOENT ? target_to_make(path) : NULL; /* not: a name that is too long */
+    return errno == ENOENT ? target_to_make(path) : NULL; /* else, say, the name is too long */
 }
 
 static ssize_t write_content(void *atomic_file, const char *bytes, size_t count) {
@@ -138,7 +138,7 @@ static int sync_folder(const char *path) {
     char *folder = folder_of(path);
     int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     int result = fd < 0 ? -1 : fsync(fd);
-    if (result && fd >= 0 && errno == EINVAL) result = 0; /* some file systems cannot sync one */
+    if (result && fd >= 0 && errno == EINVAL) result = 0; /* some file systems cannot sync it */
     if (fd >= 0) close(fd);
     free(folder);
     return result;
@@ -151,13 +151,13 @@ static int put_in_place(struct atomic_file *f) {
     f->named = 1;
     if (!rename(f->beside, f->target)) {
         f->named = 0;
-        close(f->fd); /* the folder takes its descriptor, in case no more may be open */
+        close(f->fd); /* frees the descriptor for the folder, in case the limit is reached */
         f->fd = -1;
         if (!sync_folder(f->target)) return OK;
         return fail_errno(ERR_FAILED, errno, "cannot sync the folder of: %s", f->name);
     }
     if (f->disposable) return fail_errno(ERR_FAILED, errno, "cannot write: %s", f->name);
-    f->named = 0; /* it stays there */
+    f->named = 0; /* keeps the file */
     return fail(ERR_FAILED, "cannot write: %s: %s: what was written is in %s: move it", f->name,
                 strerror(errno), f->beside);
 }

@@ -26,9 +26,9 @@ struct atomic_file {
     char *name;     /* the caller's path, which error messages quote */
     char *target;   /* the path to replace; NULL: `file` writes directly */
     char *beside;   /* the temporary name in the folder of the target */
-    int named;      /* 1: the content has the temporary name */
+    int named;      /* 1: the content is stored under the temporary name */
     int fd, error;  /* the descriptor of `file`; errno of the first failed write, 0: none */
-    int disposable; /* set by the caller: drop content that cannot be put in place */
+    int disposable; /* set by the caller: delete content that cannot be put in place */
 };
 
 /* Opens f->file for writing. The file gets the permissions of the one it replaces. ERR_FAILED:

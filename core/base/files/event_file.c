@@ -64,7 +64,7 @@ static void put_float(struct bytes *b, unsigned number, float value) {
 
 /* A record has some 50 bytes, so there is no need for a table. */
 static uint32_t crc32c(const unsigned char *p, size_t count) {
-    static const uint32_t CASTAGNOLI = 0x82f63b78; /* its bits in reverse */
+    static const uint32_t CASTAGNOLI = 0x82f63b78; /* the CRC-32C polynomial, bit-reversed */
     uint32_t crc = UINT32_MAX;
     for (size_t i = 0; i < count; i++) {
         crc ^= p[i];
@@ -147,7 +147,7 @@ static int make_folder(const char *folder, size_t *existed) {
         if (folder[i] != '/' && folder[i]) continue;
         path[i] = 0;
         if (mkdir(path, 0777)) {
-            int why = errno; /* not EEXIST on a read-only disk, though the folder may be there */
+            int why = errno; /* on a read-only disk it is not EEXIST, even if the folder exists */
             if (why != EEXIST && stat(path, &about))
                 error = why;
             else

@@ -190,7 +190,7 @@ int safetensors_open(struct safetensors *s, const char *path) {
 }
 
 void safetensors_close(struct safetensors *s) {
-    if (s->path && s->fd >= 0) close(s->fd); /* in a zeroed struct fd 0 is not ours */
+    if (s->path && s->fd >= 0) close(s->fd); /* fd 0 in a zeroed struct is not ours */
     free(s->path);
     free(s->entries);
     json_free(s->header);

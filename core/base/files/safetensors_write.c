@@ -67,13 +67,13 @@ static int make_header(const char *name, const struct safetensors_item *items, i
     json_start(&w, file);
     describe(&w, items, count, metadata, pairs);
     int code = json_finish(&w, name);
-    size_t end = *bytes; /* json_finish has flushed, so this is the length so far */
+    size_t end = *bytes; /* json_finish has flushed, so *bytes is the length so far */
     for (size_t n = end; !code && n % 8; n++)
         fputc(' ', file);
     if (fclose(file))
         CHECK_KEEP(fail(ERR_MEMORY, "cannot write: %s: no memory: free some memory", name), code);
-    if (!code) (*text)[end - 1] = ' '; /* over the newline of json_finish */
-    /* The reader knows what a valid header is; it also finds names that occur twice. */
+    if (!code) (*text)[end - 1] = ' '; /* replaces the newline that json_finish wrote */
+    /* The reader checks that the header is valid; it also finds duplicate names. */
     struct json *parsed = NULL;
     if (!code) code = json_parse(name, *text, *bytes, &parsed);
     json_free(parsed);

@@ -259,7 +259,7 @@ int json_parse(const char *name, const char *text, size_t bytes, struct json **r
 void json_free(struct json *root) {
     while (root) {
         struct json *next = root->next;
-        json_free(root->child); /* recursion is as deep as the text: at most JSON_DEPTH */
+        json_free(root->child); /* recursion is as deep as the nesting, at most JSON_DEPTH */
         free(root->key);
         free(root->string);
         free(root);

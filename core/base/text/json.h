@@ -16,7 +16,7 @@ enum { JSON_DEPTH = 64 }; /* nesting, when writing and when reading */
 struct json_writer {
     FILE *file;
     int depth;
-    int misused;               /* too many levels were closed or open; see json_finish */
+    int misused;               /* 1: levels too deep, or closed too often; see json_finish */
     char closer[JSON_DEPTH];   /* '}' or ']' of each open level */
     char has_item[JSON_DEPTH]; /* for each open level: the next item needs a comma before it */
 };
@@ -62,7 +62,7 @@ struct json {
     uint64_t natural;   /* the exact value of an integer from 0 to 2^64 - 1, else 0 */
     double number;      /* the value of any number, rounded to double */
     char *string;       /* the text of a string, UTF-8 */
-    char *key;          /* the name of a member of an object, UTF-8 */
+    char *key;          /* the member's name, in an object; UTF-8 */
     int count;          /* number of items in an array or object */
     struct json *child; /* the first item; `next` leads to the others, in the order of the file */
     struct json *next;

@@ -111,8 +111,8 @@ static const uint64_t MOST_THOUSANDTHS = UINT64_C(1) << 43;
 
 void json_thousandths(struct json_writer *w, const char *key, int64_t value) {
     uint64_t size = value < 0 ? -(uint64_t)value : (uint64_t)value;
-    /* The double nearest to 1.001, times 1000, is 1000.999...: with a millionth more, its integer
-     * part is the value again. */
+    /* The double nearest to 1.001, times 1000, is 1000.999...; adding a millionth makes the integer
+     * part right again. */
     int short_of_it = size < MOST_THOUSANDTHS && (uint64_t)((double)size / 1000 * 1000) != size;
     before_value(w, key);
     fprintf(w->file, "%s%" PRIu64 ".%03" PRIu64 "%s", value < 0 ? "-" : "", size / 1000,

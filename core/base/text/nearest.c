@@ -44,7 +44,7 @@ const char *nearest_word(const char *word, const char *const *known, int count) 
     int bound = length < 4 ? 1 : (int)length / 4;
     for (int i = 0; i < count; i++) {
         int distance = edit_distance(plain, known[i]);
-        /* of two as near the one of this length: --modle is --model and not --mode */
+        /* ties go to the name of the same length: --modle means --model, not --mode */
         int closer = !nearest || distance < bound ||
                      (strlen(nearest) != length && strlen(known[i]) == length);
         if (distance > bound || !closer) continue;
@@ -75,12 +75,12 @@ int unknown_value(const char *what, const char *word, const char *const *known, 
                               : i == count - 1 ? " or "
                                                : ", ",
                               known[i]);
-    if (n >= sizeof list) { /* it ends within a name */
+    if (n >= sizeof list) { /* the list was cut within a name */
         list[sizeof list - sizeof ", ..."] = 0;
         strcpy(strrchr(list, ','), ", ...");
     }
     const char *nearest = NULL;
-    for (int i = 0; i < count && !nearest; i++) /* a100: a100-40; 3090: rtx3090 */
+    for (int i = 0; i < count && !nearest; i++) /* a100 matches a100-40, and 3090 matches rtx3090 */
         if (strlen(word) > 2 && strcasestr(known[i], word)) nearest = known[i];
     if (!nearest) nearest = nearest_word(word, known, count);
     if (!nearest) return fail(ERR_USAGE, "%s: '%.60s': expected %s", what, word, list);
