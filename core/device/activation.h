@@ -74,7 +74,7 @@ enum activation { EACH_ACTIVATION(ACTIVATION_ENUM) ACTIVATION_COUNT };
 
 struct activation_args {
     enum activation kind;
-    float a, b; /* b is for HARDTANH, not below a */
+    float a, b; /* b: only for HARDTANH, b >= a */
 };
 
 /* 1: for some finite x the value or the derivative is not finite. Such a function must not be
@@ -94,7 +94,7 @@ static inline int activation_reads_result(enum activation kind) {
 #define ACTIVATION_DENSITY 0.39894228040143267794
 #define ACTIVATION_CUBE 0.044715
 #define ACTIVATION_TWO_BY_ROOT_PI 1.12837916709551257390
-#define ACTIVATION_LINEAR 20 /* from here on SOFTPLUS is x */
+#define ACTIVATION_LINEAR 20 /* above this SOFTPLUS is x */
 
 EVERY_DEVICE double activation_cut(double x, double low, double high) {
     return x < low ? low : x > high ? high : x;
@@ -114,8 +114,8 @@ EVERY_DEVICE double activation_power(double x, double e) {
     if (fabs(e) <= 64 && e == floor(e)) return activation_whole_power(x, e);
     if (x == 1) return 1;
     double size = elementary_exp(e * elementary_log(fabs(x)));
-    if (x > 0 || !(x < 0 || 1 / x < 0)) return size;           /* above 0, +0, NaN */
-    if (e != floor(e)) return 1 / x < 0 && x < 0 ? NAN : size; /* of -infinity: size */
+    if (x > 0 || !(x < 0 || 1 / x < 0)) return size;           /* x is above 0, +0 or NaN */
+    if (e != floor(e)) return 1 / x < 0 && x < 0 ? NAN : size; /* -infinity gives `size` */
     return e / 2 != floor(e / 2) ? -size : size;
 }
 

@@ -39,7 +39,7 @@ struct attention {
     const struct step_block *step; /* NULL: no dropout */
     uint64_t threshold;
     uint32_t layer, virtual_device;
-    float factor; /* factor of a weight that dropout keeps */
+    float factor; /* factor for weights that dropout keeps */
 };
 
 static inline struct attention_rows attention_rows_of(const struct tensor *t) {

@@ -67,7 +67,7 @@ static int out_of_memory(const struct device *device, size_t bytes, size_t large
 
 /* The bytes that an allocation occupies; 0 if they do not fit a size_t. */
 static size_t occupied(size_t bytes) {
-    if (bytes == 0) return ALIGNMENT; /* so that the pointer is distinct */
+    if (bytes == 0) return ALIGNMENT; /* so that every pointer is distinct */
     return bytes > SIZE_MAX - ALIGNMENT ? 0 : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 

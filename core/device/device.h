@@ -44,7 +44,7 @@ struct device_config {
     int index;             /* the device's number in the job: DP 0..W-1, DDP the rank */
     int rank;              /* written into spans; 0 outside DDP */
     int devices;           /* devices of the job, to count those that share this GPU; 0: 1 */
-    int local, locals;     /* the same two on this machine, if there are several; locals 0: one */
+    int local, locals;     /* index and devices on this machine; locals 0: there is one machine */
     uint64_t memory_bytes; /* cuda: 0 takes the default share of the GPU */
     int check_operands;    /* 1: operands must be in the device's own memory; new memory is NaN */
     int spans;             /* 1: record spans */
@@ -57,8 +57,8 @@ struct device_config {
     struct schedule *schedule;
     /* Every wait of the device layer that does not end at once calls this repeatedly, in the
      * waiting thread. A code other than OK ends the wait with that code and its message. A job
-     * passes comm_check here, so that a rank that waits for its device sees that another rank
-     * failed. The function must be quick, may be called from any thread, and must not call this
+     * passes comm_check, so that a rank that waits for its device notices the failure of another
+     * rank. The function must be quick, may be called from any thread, and must not call this
      * layer. NULL: nothing is called. */
     int (*interrupted)(void *context);
     void *interrupt_context; /* the argument of interrupted */

@@ -210,7 +210,7 @@ EVERY_DEVICE double elementary_sin_of_turns(uint64_t whole, double rest) {
 /* The sine of x, a float, and `more` quarter turns. It drops multiples of 4 from each product, and
  * adds up the rest and the rounding errors of that sum. */
 EVERY_DEVICE double elementary_sin_and(double x, uint64_t more) {
-    const double big = copysign(ELEMENTARY_WHOLE, x); /* with the sign of what it rounds */
+    const double big = copysign(ELEMENTARY_WHOLE, x); /* has the sign of x */
     double sum = 0, lost = 0;
 #define ELEMENTARY_ADD(PIECE)                                                                     \
     {                                                                                             \

@@ -112,11 +112,11 @@ int op_autocast(enum op op);
  * step on the compute stream. */
 struct step_block {
     uint64_t seed; /* of dropout's masks */
-    uint64_t step; /* number of the batch from 0, for dropout's masks */
+    uint64_t step; /* number of the batch, from 0, for dropout's masks */
     float weight;  /* weight of a sample's loss: 1/B for B samples in all passes' global batches */
     float learning_rate;
     int32_t first_update; /* 1 before the first update, when momentum starts as the gradient */
-    int32_t row;          /* row of the logs (loss, hits, hashes) that this step writes */
+    int32_t row;          /* row of the logs (loss, hits, hashes) for this step */
     float adam_rate;      /* learning rate / (1 - beta1^t), t the number of this update, from 1 */
     float adam_root;      /* sqrt(1 - beta2^t), with the same t */
     float adam_keep; /* AdamW: 1 - learning rate * weight decay; nn/optimizer/ fills these in */
@@ -162,7 +162,7 @@ struct dropout_args {
     int normal; /* RANDOM: 1: numbers of the normal distribution; 0: from 0 to 1 */
 };
 struct softmax_args {
-    int log; /* 1: y is the logarithm of softmax */
+    int log; /* 1: y is log-softmax */
 };
 /* The terms of the mean: MSE's (x - t)^2; smooth_l1_loss's, half of MSE's if |x - t| < 1 and |x -
  * t| - 1/2 otherwise; binary_cross_entropy_with_logits's log(1 + e^x) - x t. */
@@ -172,8 +172,8 @@ struct loss_args {
     int distance;              /* MSE: enum distance */
     int column;                /* LOSS_SUM: column of the log */
     int places;                /* rows per sample, which share its weight; 0: one */
-    int log_probabilities;     /* CROSS_ENTROPY: 1: x has these, as in nll_loss, not scores */
-    double smoothing;          /* CROSS_ENTROPY: the part of the target for all classes, 0 to 1 */
+    int log_probabilities;     /* CROSS_ENTROPY: 1: x has log-probabilities, as in nll_loss */
+    double smoothing;          /* CROSS_ENTROPY: share of the target for all classes, 0 to 1 */
     int ignores, ignore_index; /* ignores 1: rows with the label ignore_index do not count */
 };
 struct fill_args {
@@ -186,7 +186,7 @@ struct clip_args {
  * rounds them, after 1 - x has been computed in double. */
 struct sgd_args {
     float momentum, weight_decay;
-    double dampening; /* a gradient weighs 1 - dampening in the momentum */
+    double dampening; /* the weight of a gradient in the momentum is 1 - dampening */
     int nesterov;     /* 1: a step goes along g + momentum * buffer, not along the buffer */
 };
 struct adadelta_args {
@@ -251,7 +251,7 @@ struct op_args {
     struct tensor out[OP_OUTPUTS];
     const struct step_block *step; /* device memory; NULL if the op does not read it */
     /* For the host's fast kernels: device memory of host_scratch_bytes bytes, which launch() sets.
-     * If it is NULL, a kernel without scratch runs, whose bits differ. */
+     * If it is NULL, a kernel without scratch runs and gives other bits. */
     void *scratch;
     union {
         struct conv_args conv;

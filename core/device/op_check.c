@@ -156,7 +156,7 @@ static int check_overlaps(enum op op, const struct op_args *a) {
         for (int other = 0; other < o; other++)
             if (a->out[o].strided && a->out[other].strided
                     ? a->out[o].data ==
-                          a->out[other].data /* else they may be parts of one tensor */
+                          a->out[other].data /* otherwise they may be parts of one tensor */
                     : overlap(&a->out[other], &a->out[o]))
                 return fail(ERR_FAILED, "%s: operands %s and %s overlap in memory", op_name(op),
                             s->out[other].name, s->out[o].name);

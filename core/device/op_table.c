@@ -30,8 +30,8 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_TO_PLAIN] = {LAYOUT, .in = {{"x", "fn", "."}}, .out = {{"y", "fs", "."}}, .segment = 1,
         .rule = rule_to_plain},
 
-    /* C = G groups, and O is divided alike. One multiply-add for each output pixel and each
-     * weight that contributes to it: the forward pass and both gradients consist of the same
+    /* C = G groups, and O is divided alike. Flops: one multiply-add for each output pixel and each
+     * weight that contributes to it, since the forward pass and both gradients consist of the same
      * products. */
     [OP_CONV2D_FORWARD] = {PRODUCT,
         .in = {{"x", "fn", "NCHW"}, {"w", "f", "OGKL"}, {"b", "f", "O"}},
@@ -42,7 +42,7 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"dw", "f", "OGKL"}, {"db", "f", "O"}}, .segment = 1, .rule = rule_conv,
         .flops = "2 NOPQGKL"},
 
-    /* With weight_is_in_out w is (K,M). In N16 x (N,K) lies as [group][K][16]. */
+    /* With weight_is_in_out w is (K,M). In N16, x (N,K) is stored as [group][K][16]. */
     [OP_LINEAR_FORWARD] = {PRODUCT, .in = {{"x", "fn", "NK"}, {"w", "f", "MK|KM"}, {"b", "f", "M"}},
         .out = {{"y", "fn", "NM"}}, .transposed = transposed_linear, .flops = "2 NKM"},
     [OP_LINEAR_BACKWARD_DATA] = {PRODUCT, .in = {{"dy", "fn", "NM"}, {"w", "f", "MK|KM"}},
@@ -71,8 +71,8 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_ACTIVATION_BACKWARD] = {POINTWISE, .in = {{"x", "fn", "."}, {"dy", "fn=", "."}},
         .out = {{"dx", "fn", "."}}, .rule = rule_activation, .cost = cost_activation},
 
-    /* Pools know no padding: P = (H - size) / stride + 1, Q alike. With p.pool.relu they are pools
-     * of the relu of x, and gradients go back through both, with the bits of the two ops: then the
+    /* Pools have no padding: P = (H - size) / stride + 1, Q likewise. With p.pool.relu they pool
+     * the relu of x, and gradients pass through both, with the bits of the two ops: then the
      * gradient of AVG_POOL needs x. In MAX_POOL the first of equal maxima gets dy. */
     [OP_AVG_POOL_FORWARD] = {PICTURE, .in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}},
         .rule = rule_pool, .cost = cost_pool},
@@ -84,19 +84,19 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"dx", "fn", "NCHW"}}, .rule = rule_pool, .cost = cost_pool},
 
     /* Row p of y is the mean of the rows floor(p H / P) to ceil((p+1) H / P) - 1 of x, columns
-     * alike; so windows may overlap, and P and Q may be any number from 1. Flops are those of
+     * likewise. So windows may overlap, and P and Q may be any number from 1. Flops are those of
      * adjacent windows: one addition per pixel. */
     [OP_ADAPTIVE_AVG_POOL_FORWARD] = {PICTURE, .in = {{"x", "fn", "NCHW"}},
         .out = {{"y", "fn", "NCPQ"}}, .flops = "1 NCHW"},
     [OP_ADAPTIVE_AVG_POOL_BACKWARD] = {PICTURE, .in = {{"dy", "fn", "NCPQ"}},
         .out = {{"dx", "fn", "NCHW"}}, .flops = "1 NCHW"},
 
-    /* y[h][w] is x[h - top][w - left], or p.pad.value where x has no such pixel. So negative
-     * sides cut off, and the gradient of a pad is the pad with -top, -left and value 0. */
+    /* y[h][w] is x[h - top][w - left], or p.pad.value where x has no such pixel. So negative sides
+     * crop, and the gradient of a pad is the pad with -top, -left and value 0. */
     [OP_PAD] = {PICTURE, .in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}},
         .rule = rule_pad},
 
-    /* S = K + L: y[n][o] is a[n][o] followed by b[n][o]; its gradients are pads that cut off. */
+    /* S = K + L: y[n][o] is a[n][o] followed by b[n][o]; its gradients are pads that crop. */
     [OP_CAT] = {PICTURE, .in = {{"a", "fn", "NOKI"}, {"b", "fn", "NOLI"}},
         .out = {{"y", "fn", "NOSI"}}, .rule = rule_cat},
 
@@ -108,16 +108,16 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_RANDOM] = {POINTWISE, .out = {{"y", "f", "."}},
         .step = 1, .segment = 1, .rule = rule_dropout, .flops = "4 ."},
 
-    /* Max, subtract, exp, add, subtract; backward: multiply, add, subtract, multiply; of the
-     * logarithm: add, exp, multiply, subtract. */
+    /* Flops: max, subtract, exp, add, subtract; backward: multiply, add, subtract, multiply;
+     * backward of the logarithm: add, exp, multiply, subtract. */
     [OP_SOFTMAX_FORWARD] = {LOSS, .in = {{"x", "f", "NM"}}, .out = {{"y", "f", "NM"}},
         .flops = "5 NM"},
     [OP_SOFTMAX_BACKWARD] = {LOSS, .in = {{"y", "f", "NM"}, {"dy", "f", "NM"}},
         .out = {{"dx", "f", "NM"}}, .flops = "4 NM"},
 
-    /* hits is 1 if the largest score is the label's (the first of equals), else 0. The loss of a
-     * row in MSE is the mean of its distances (enum distance), and has no hits: they are 0. w:
-     * weights of the classes; without them all are 1. dloss: enum reduction. */
+    /* hits is 1 if the largest score is the label's (the first of equals), else 0. In MSE the loss
+     * of a row is the mean of its distances (enum distance), and hits are 0. w: weights of the
+     * classes; without them all are 1. dloss: enum reduction. */
     [OP_CROSS_ENTROPY_FORWARD] = {LOSS,
         .in = {{"x", "f", "NM"}, {"labels", "i", "N"}, [3] = {"w", "f?", "M"}},
         .out = {{"loss", "d", "N"}, {"hits", "i", "N"}}, .rule = rule_loss_forward,
@@ -140,7 +140,7 @@ const struct op_row op_table[OP_COUNT] = {
     /* host/kernels/reference_norm.c says what the rows of moments, parts, sums and factors hold.
      * running: mean and variance of each channel; TRACK updates it, counts the batch and needs a
      * count of 2 at least. MERGE and TOTAL go in the order of S. FORWARD adds the residual and
-     * with p.norm.relu takes the relu of all, each rounded as by ADD_FORWARD and a relu. */
+     * with p.norm.relu takes the relu, each rounded as by ADD_FORWARD and a relu. */
     [OP_BATCH_NORM_MOMENTS] = {NORM, .in = {{"x", "fn", "NC."}}, .out = {{"moments", "d", "3C"}},
         .segment = 1, .flops = "4 NC."},
     [OP_BATCH_NORM_MERGE] = {NORM, .in = {{"parts", "d", "S3C"}}, .out = {{"moments", "d", "3C"}}},
@@ -170,18 +170,18 @@ const struct op_row op_table[OP_COUNT] = {
     /* y = value */
     [OP_FILL] = {POINTWISE, .out = {{"y", "fn", "."}}},
 
-    /* Clipping by the norm of all gradients. A row of pieces is the first element of a piece of the
-     * gradients and their number; the squares of a piece are summed in double in the order of
-     * clip.h, so the sums do not depend on the address of a piece. CLIP adds them up in order and
-     * multiplies y by clip_factor of the total. */
+    /* Clipping by the norm of all gradients. A row of pieces holds a piece's first element and its
+     * length; the squares of a piece are summed in double in the order of clip.h, so the sums do
+     * not depend on the piece's address. CLIP adds them up in order and multiplies y by clip_factor
+     * of the total. */
     [OP_SQUARE_SUMS] = {LOG, .in = {{"grads", "f", "N"}, {"pieces", "i", "P2"}},
         .out = {{"sums", "d", "P"}}, .flops = "2 N"},
     [OP_CLIP] = {POINTWISE, .in = {{"sums", "d", "P"}}, .out = {{"y", "f", "."}},
         .rule = rule_clip, .flops = "1 ."},
 
     /* The optimizers. moments: two running means of each of the n elements side by side, zero
-     * before the first update. ADADELTA keeps those of g^2 and d^2, d being the change before
-     * the learning rate; ADAM, which is AdamW too, those of g and g^2. */
+     * before the first update. ADADELTA keeps those of g^2 and d^2, d being the change before the
+     * learning rate; ADAM, also used for AdamW, those of g and g^2. */
     [OP_SGD] = {POINTWISE, .in = {{"grad", "f", "."}},
         .out = {{"value", "f", "."}, {"momentum", "f?", "."}}, .step = 1, .rule = rule_sgd,
         .cost = cost_sgd},
@@ -206,18 +206,18 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"y", "f", "BIJ"}}, .transposed = transposed_matmul, .rule = rule_matmul,
         .flops = "2 BIJK"},
 
-    /* y[o][i] is the sum of x[o][..][i], taken in double, over p.sum.divide: 1 for a sum, L for
-     * a mean. SPREAD is its gradient: every x[o][..][i] gets dy[o][i] / p.sum.divide, in float. */
+    /* y[o][i] is the sum, in double, of x[o][..][i] over p.sum.divide: 1 for a sum, L for a mean.
+     * SPREAD is its gradient: every x[o][..][i] gets dy[o][i] / p.sum.divide, in float. */
     [OP_SUM] = {ALGEBRA, .in = {{"x", "f", "OLI"}}, .out = {{"y", "f", "OI"}}, .rule = rule_sum,
         .flops = "1 OLI"},
     [OP_SPREAD] = {ALGEBRA, .in = {{"dy", "f", "OI"}}, .out = {{"dx", "f", "OLI"}},
         .rule = rule_sum, .flops = "1 OLI"},
 
-    /* y = x, element by element: memory between the elements of a strided y does not change. The
+    /* y = x, element by element; memory between the elements of a strided y does not change. The
      * elements of y must not share memory. */
     [OP_PERMUTE] = {ALGEBRA, .in = {{"x", "fs", "."}}, .out = {{"y", "fs", "."}}},
 
-    /* Numbers as indices: -1 for one that is not an integer or is outside of int32. */
+    /* Converts numbers to indices: -1 if a number is not an integer or is outside int32. */
     [OP_TO_INDEX] = {ALGEBRA, .in = {{"x", "f", "."}}, .out = {{"y", "i", "."}}},
 
     /* Row r of dw is the sum of the rows of dy whose index is r, in the order of N, and 0 if there
@@ -233,15 +233,15 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"y", "f", "OKI"}}, .rule = rule_along},
     [OP_ADD_ALONG] = {ALONG, .in = {{"dy", "f", "OKI"}, {"index", "f", "OKJ"}},
         .out = {{"dx", "f", "OCI"}}, .rule = rule_along, .flops = "1 OKI"},
-    /* y[o][k][i] is the index c of the x[o][c][i] that is number k in the order of sort_order.h. */
+    /* y[o][k][i] is the index c of the x[o][c][i] that has rank k in the order of sort_order.h. */
     [OP_ARGSORT] = {ALONG, .in = {{"x", "f", "OCI"}}, .out = {{"y", "f", "OCI"}},
         .rule = rule_argsort},
 
     /* y = (x - mean) / sqrt(var + epsilon) w + b, each row of x by itself, in double; moments
-     * are the mean and 1 / sqrt(var + epsilon) of each row. Without w it is 1, without b 0. Row
-     * r is group r % groups of a sample, and `inner` neighbours share a weight: element i has
-     * weight (r % groups) L / inner + i / inner of K. LayerNorm has 1 and 1, others are
-     * GroupNorm. */
+     * are the mean and 1 / sqrt(var + epsilon) of each row. A missing w counts as 1, a missing b as
+     * 0. Row r is group r % groups of a sample, and `inner` neighbours share a weight: element i
+     * has weight (r % groups) L / inner + i / inner of K. LayerNorm has groups and inner of 1;
+     * others are GroupNorm. */
     [OP_LAYER_NORM_FORWARD] = {LAYER_NORM,
         .in = {{"x", "f", "RL"}, {"w", "f?", "K"}, {"b", "f?", "K"}},
         .out = {{"y", "f", "RL"}, {"moments", "d", "R2"}}, .rule = rule_layer_norm,
@@ -254,15 +254,15 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"dw", "f", "K"}, {"db", "f", "K"}}, .rule = rule_layer_norm, .flops = "5 RL"},
 
     /* A recurrent layer over L steps. gates are x W_ih^T + b_ih of all steps, w is W_hh, and the
-     * first states are h and, in an LSTM, c (zeros if not given). A step saves rows of H in `saved`
-     * for backward:
+     * initial states are h and, in an LSTM, c (zeros if not given). A step saves rows of H in
+     * `saved` for backward:
      *
      *     LSTM   the four gates, c before the step, tanh(c) behind it         G = 4H, T = 6H
      *     GRU    the three gates, (h W^T + b) of the new gate, h before it    G = 3H, T = 5H
      *     TANH, RELU   nothing: backward takes y for it                       G = H,  T = H
      *
-     * last: c behind the last step, of an LSTM only. dgates is the gradient of gates. That of
-     * h W^T + b is the same but for a GRU, where it is dhidden. */
+     * last: c after the last step, only in an LSTM. dgates is the gradient of gates. That of h W^T
+     * + b is the same, except in a GRU, where it is dhidden. */
     [OP_RECURRENT_FORWARD] = {RECURRENT,
         .in = {{"gates", "f", "NLG"}, {"w", "f", "GH"}, {"b", "f?", "G"}, {"first", "f?", "NSH"}},
         .out = {{"y", "f", "NLH"}, {"saved", "f?", "NLT"}, {"last", "f?", "NH"}},
@@ -271,11 +271,11 @@ const struct op_row op_table[OP_COUNT] = {
         .in = {{"dy", "f", "NLH"}, {"saved", "f", "NLT"}, {"w", "f", "GH"}, {"dlast", "f?", "NH"}},
         .out = {{"dgates", "f", "NLG"}, {"dfirst", "f", "NSH"}, {"dhidden", "f?", "NLG"}},
         .rule = rule_recurrent, .flops = "2 NLGH"},
-    /* Scaled dot product attention: y = dropout(softmax(scale q kT + mask)) v, H matrices of each
-     * of N samples, whose rows may be apart, but not the elements of a row. lse: each row's
-     * logarithm of the sum of exp(score), from which backward recomputes the weights, so no (L,S)
-     * matrix outlives a launch. A row whose keys are all hidden has y, lse and gradients of 0. A
-     * mask has one row for all queries, or one for each. */
+    /* Scaled dot product attention: y = dropout(softmax(scale q kT + mask)) v, for H matrices of
+     * each of N samples. Rows may have gaps between them, elements of a row may not. lse: each
+     * row's logarithm of the sum of exp(score), from which backward recomputes the weights, so no
+     * (L,S) matrix outlives a launch. If all keys of a row are masked, its y, lse and gradients are
+     * 0. A mask has one row for all queries, or one for each. */
     [OP_ATTENTION_FORWARD] = {ATTENTION,
         .in = {{"q", "fs", "NHLE"}, {"k", "fs", "NHSE"}, {"v", "fs", "NHSV"},
             {"mask", "f?", "GRS"}},

@@ -43,7 +43,7 @@ struct op_row {
     int segment;   /* 1: one segment per launch, so an N16 operand holds one segment's groups */
     op_rule *rule; /* NULL: the symbolic dimensions suffice */
     int (*transposed)(const struct op_args *args, int output,
-                      int i); /* 1: the second shape holds */
+                      int i); /* 1: the second shape applies */
     const char *flops; /* "2 NKM"; NULL: no cost; it moves data, or has a few flops per channel */
     op_cost *cost;
 };
@@ -53,7 +53,7 @@ enum dtype operand_type(const struct operand *operand);
 
 /* 1: an operand of this kind may be in N16, unless these arguments require PLAIN. */
 int operand_may_be_n16(const struct operand *operand);
-int operand_may_be_in_place(const struct operand *input); /* in the memory of out[0] */
+int operand_may_be_in_place(const struct operand *input); /* 1: it may share the memory of out[0] */
 int op_is_plain(enum op op, const struct op_args *args);
 
 /* ---- op_letters.c ---- */

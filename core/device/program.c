@@ -87,7 +87,7 @@ int duet_device_open(duet_device **out, const char *kind, int index, uint64_t me
 static void warn_of_what_is_alive(const struct device *device) {
     struct ledger ledger = device_ledger(device);
     char held[256];
-    ledger.now[MEM_WORKSPACE] = 0; /* the device's own, for its kernels */
+    ledger.now[MEM_WORKSPACE] = 0; /* belongs to the device's own kernels */
     for (int cause = 0; cause < MEM_CAUSE_COUNT; cause++) {
         if (!ledger.now[cause]) continue;
         ledger_describe(&ledger, held, sizeof held);

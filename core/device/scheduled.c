@@ -65,7 +65,7 @@ static void unfuse(enum op op, const struct op_args *args, struct work *w) {
     int pool = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD;
     int back = op == OP_AVG_POOL_BACKWARD || op == OP_MAX_POOL_BACKWARD;
     double x = bytes_of(args->in, 1);
-    if (norm && args->in[2].data) w->eager_bytes += 2 * x; /* r has been counted */
+    if (norm && args->in[2].data) w->eager_bytes += 2 * x; /* the residual r is already counted */
     if ((norm && args->p.norm.relu) || ((pool || back) && args->p.pool.relu))
         w->eager_bytes += back ? 3 * bytes_of(args->out, 1) : 2 * x;
 }

@@ -92,14 +92,14 @@ struct device {
 struct stream {
     struct device *device;
     enum lane lane;
-    enum phase phase;      /* of what is enqueued next; set by the thread that uses the stream */
+    enum phase phase;      /* of the next work; set by the thread that uses the stream */
     int32_t step;          /* of what is enqueued next; set by the thread that uses the stream */
-    struct span_ends ends; /* likewise; zero outside a call that copies */
-    /* The eager program's operations that the next kernel stands for: scheduled.h. */
+    struct span_ends ends; /* likewise; zeroed except during a call that copies */
+    /* The eager program's operations that the next kernel replaces: scheduled.h. */
     int operations, additions, concatenates, copies_input;
     struct span_log spans; /* written by the thread that executes the stream */
-    /* The largest error of its spans' times against the host's clock; 0 if they use that clock. The
-     * kind sets it if spans are on. */
+    /* The largest error of its spans' times relative to the host's clock; 0 if they use that clock.
+     * The kind sets it if spans are on. */
     int64_t clock_error_ns;
 };
 

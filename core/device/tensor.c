@@ -107,7 +107,7 @@ struct sample_order tensor_sample_order(const struct tensor *t) {
     tensor_strides(t, stride);
     for (int d = t->rank - 1; d > 0; number *= t->dims[d--]) {
         int to = 0;
-        while (to < count && o.at[to] > stride[d]) /* equal steps keep their order */
+        while (to < count && o.at[to] > stride[d]) /* equal strides keep their order */
             to++;
         for (int i = count++; i > to; i--)
             o.dims[i] = o.dims[i - 1], o.at[i] = o.at[i - 1], o.number[i] = o.number[i - 1];
@@ -141,7 +141,7 @@ struct tensor tensor_in_n16(const struct tensor *t, const struct segments *segme
 
 struct tensor tensor_segment(const struct tensor *t, const struct segments *segments, int i) {
     struct tensor view = *t;
-    size_t rows = 0, groups = 0; /* of all segments before segment i */
+    size_t rows = 0, groups = 0; /* totals of all segments before segment i */
     int each = rows_of_each(segments, t->dims[0]);
     for (int j = 0; j < i; j++) {
         rows += (size_t)each * (size_t)segments->seg[j].n;

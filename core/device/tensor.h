@@ -55,7 +55,7 @@ struct tensor {
     int dims[MAX_RANK]; /* in activations dims[0] counts the samples, or their rows, also in N16 */
     int groups, lanes;  /* N16: number of groups; samples of each, padding included; PLAIN: 0 */
     int strided;        /* 1: PLAIN, but with gaps between elements, as `stride` says */
-    int stride[MAX_RANK]; /* distance between neighbours in a dimension, in elements, at least 0 */
+    int stride[MAX_RANK]; /* elements between neighbours in a dimension, at least 0 */
 };
 
 static inline float *tensor_f32(const struct tensor *t) {

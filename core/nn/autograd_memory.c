@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "nn/autograd_saves.h"
 
-enum { BUFFER_BYTES = 10 << 20 }; /* of broadcast_coalesced */
+enum { BUFFER_BYTES = 10 << 20 }; /* PyTorch's for broadcast_coalesced */
 
 /* The gradient of a var: a place among `grads`, or NONE. */
 enum { NONE = -1 };
@@ -33,9 +33,9 @@ struct autograd_memory {
     int grad_count;
     char *full;        /* [var_count] config.half: 1: the memory of this var is still float32 */
     char *has_grad;    /* [parameters] */
-    int *buffer_of;    /* [parameters] replicated: the buffer in which it is */
-    int *buffer_refs;  /* [parameters, which is enough] ops that save a part of the buffer */
-    uint64_t *buffers; /* [parameters, which is enough] bytes of each */
+    int *buffer_of;    /* [parameters] if replicated: index of its buffer */
+    int *buffer_refs;  /* [parameters, which suffices] ops that save a part of the buffer */
+    uint64_t *buffers; /* [parameters, which suffices] bytes of each */
 };
 
 static void hold(struct autograd_memory *a, uint64_t bytes) {
@@ -291,7 +291,7 @@ static void go_back(struct autograd_memory *a, const struct node *n) {
     uint64_t work = rule.work ? rule.work(n) : 0;
     int dy = a->grad_of[n->y->place], gives_x2 = rule.gives & SPARES_X2;
     int gives_x = rule.gives & SPARES_X || gives_as_view(n);
-    if (has_relu(n)) { /* comes first, then the sum gives its gradient to both */
+    if (has_relu(n)) { /* the relu goes first, then the sum passes its gradient to both */
         int before = grad_like(a, n->y);
         release_grad(a, dy);
         forget(a, n, n->y);

@@ -25,7 +25,7 @@ struct autograd_config {
     /* 1: parameters are the copies that DataParallel's replicate makes, charged to MEM_PARAMS. They
      * are views of buffers of at most 10 MiB. A buffer is freed when no op saves a part of it. */
     int replicated;
-    int accumulates; /* 1: .grad exists already; each gradient is added to it and freed */
+    int accumulates; /* 1: .grad already exists; each gradient is added to it and freed */
     /* 1: under autocast. Products and convolutions compute in half precision, and their results and
      * saved operands, weights included, are halves. Norms of rows, softmax and losses are float32
      * (op_autocast). All other ops keep the type of their operands. */

@@ -105,7 +105,7 @@ struct autograd_rule autograd_rule_of(const struct node *n) {
     if (n->op == OP_ACTIVATION_FORWARD) of_activation(n->args.p.activation.kind, &rule);
     if (n->op == OP_CROSS_ENTROPY_FORWARD && n->args.p.loss.log_probabilities)
         rule = (struct autograd_rule){.saves = SPARES_X};
-    /* One mean of the whole plane is taken by mean(), which reads nothing in backward. */
+    /* A mean over the whole plane is mean(), whose backward reads nothing. */
     if (n->op == OP_ADAPTIVE_AVG_POOL_FORWARD && y[2] * y[3] == 1) rule.saves = SAVES_NOTHING;
     if (!rule.saves) rule.saves = n->op ? SPARES_ALL & ~n->spares : SAVES_NOTHING;
     /* A linear layer's weight is read only for the gradient of x, and x only for that of the

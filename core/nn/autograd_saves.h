@@ -8,7 +8,7 @@ enum { SAVES_NOTHING = 16 };
 struct autograd_rule {
     int saves;        /* the vars that it saves, as SPARES_X etc.; or SAVES_NOTHING */
     int gives;        /* SPARES_X, SPARES_X2: the vars whose gradient uses y's memory */
-    int saves_weight; /* 1: its parameter, too */
+    int saves_weight; /* 1: it also saves its parameter */
     /* Bytes in addition to those tensors: indices, masks, statistics. NULL: none. */
     uint64_t (*more)(const struct node *node);
     /* Bytes that backward holds in addition to its gradients. NULL: none. */

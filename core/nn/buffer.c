@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-enum { ARENA_ALIGN = 8 }; /* bytes: the largest element */
+enum { ARENA_ALIGN = 8 }; /* bytes; the size of the largest element type */
 
 static size_t spec_count(const struct buffer_spec *spec) {
     size_t count = 1;
@@ -70,7 +70,7 @@ int buffer_set_init(struct buffer_set *set, struct device *device, const struct 
     if (!count) return OK;
     set->count = count;
     set->bytes = buffer_offset(specs, count, count);
-    if (set->bytes / sizeof(float) > INT32_MAX) { /* they travel as one tensor of floats */
+    if (set->bytes / sizeof(float) > INT32_MAX) { /* they are sent as one tensor of floats */
         size_t bytes = set->bytes;
         memset(set, 0, sizeof *set);
         return fail(ERR_USAGE, "buffers: %zu bytes in all: a model may have 2^33 - 4", bytes);

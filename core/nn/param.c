@@ -131,7 +131,7 @@ int param_set_lacks(const struct param_set *set, const char *has_grad) {
 }
 
 int param_set_zero_unused(struct param_set *set, const char *has_grad) {
-    if (set->shard && has_grad) return OK; /* the owner of the shards does that */
+    if (set->shard && has_grad) return OK; /* the code that sharded the set does that */
     if (set->shard) return param_set_zero_unused(set->shard, NULL);
     for (int i = 0; i < set->count; i++)
         if (param_trains(&set->param[i]) && set->param[i].count && !(has_grad && has_grad[i]))

@@ -21,7 +21,7 @@
 #include "base/fold.h"
 #include "device/device.h"
 
-enum { PARAM_ALIGN = 64 }; /* elements: 256 bytes */
+enum { PARAM_ALIGN = 64 }; /* in elements: 256 bytes */
 
 /* The space that `count` elements take in an arena, in elements, pads included. */
 static inline size_t param_padded(size_t count) {
@@ -45,10 +45,10 @@ struct param {
     struct tensor grad;  /* PLAIN, device memory, inside the gradient arena; empty if frozen */
     size_t count;        /* elements, pads not counted */
     size_t value_offset; /* elements from the arena's start */
-    size_t grad_offset;  /* frozen: it has none */
+    size_t grad_offset;  /* unused if frozen */
     size_t begins;       /* in a shard: the first element of its range in the whole parameter */
-    /* For a value of parameters (nn/tape/rows.c): the var that has it as its rows and gets its
-     * gradients. NULL: it belongs to a set. */
+    /* For a value computed from parameters (nn/tape/rows.c): the var whose rows hold it and which
+     * gets its gradients. NULL: it belongs to a set. */
     struct duet_var *from;
 };
 
@@ -69,7 +69,7 @@ struct param_set {
      * complete. The sum of segment 0 is the gradient itself; the others are here, one arena after
      * another, laid out as the values. NULL: none. Device memory, owned. */
     float *segment_grads;
-    int kept_segments;       /* segments whose sums are kept; 0: gradients have one pass */
+    int kept_segments;       /* segments whose sums are kept; 0: gradients come from one pass */
     size_t arena_count;      /* elements of the value arena, pads included */
     size_t grad_count;       /* elements of the gradient arena, the first of these */
     size_t total_count;      /* elements of all parameters, pads not counted */
@@ -84,9 +84,9 @@ struct param_set {
      * whole gradient into param[].grad. It is collective. */
     struct param_set *shard;
     int (*bring)(void *context, int index, int grad);
-    /* This one is also collective, and waits. It gathers an optimizer's state from the shards at
-     * `state` into `whole`, in host memory, `each` numbers for each element of grad_count. It
-     * overwrites the gradients. */
+    /* Also collective; it waits. It gathers an optimizer's state from the shards at `state` into
+     * `whole`, in host memory, with `each` numbers per element of grad_count. It overwrites the
+     * gradients. */
     int (*gather_state)(void *context, const float *state, int each, float *whole);
     void *context;
     int written; /* in a shard: 1: values or gradients were changed other than by an update */

@@ -126,7 +126,7 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
     if (belongs_to_others(t)) return pass_refuse_inside(t, "duet_tape_begin");
     CHECK(refuse_remote(t, "duet_tape_begin"));
     int code = check_begin(t, params, samples, pass);
-    if (code) { /* the pass is empty, so that nothing of the previous pass can be used */
+    if (code) { /* leaves the pass empty, so nothing of the previous pass can be used */
         params = NULL;
         samples = 0;
         pass = DUET_EVALUATE;

@@ -23,7 +23,7 @@ int tensor_check_shape(const char *what, int rank, const int *shape) {
         if (shape[i] < (i ? 1 : 0))
             return fail(ERR_USAGE, "%s: dimension %d is %d: give at least %d", what, i, shape[i],
                         i ? 1 : 0);
-        count *= shape[i] ? shape[i] : 1; /* no samples: the others must still have a product */
+        count *= shape[i] ? shape[i] : 1; /* an empty dimension must not hide an overflow */
         if (count > INT32_MAX)
             return fail(ERR_USAGE, "%s: more than 2^31 - 1 elements: use several tensors", what);
     }
@@ -98,7 +98,7 @@ int duet_tensor_from_host(duet_tensor **out, duet_device *device, enum duet_type
     if (!tensor) return fail(ERR_MEMORY, "tensor: out of host memory");
     tensor->device = device_of(device);
     tensor->t = tensor_plain(host, (enum dtype)type, rank, shape);
-    tensor->view = 1; /* of memory that no tensor owns */
+    tensor->view = 1; /* its memory belongs to no tensor */
     *out = tensor;
     return OK;
 }

@@ -13,7 +13,7 @@ struct duet_tensor {
     int borrowed;             /* 1: belongs to a duet_params; duet_tensor_free does not free it */
     int view;                 /* 1: it uses another tensor's memory */
     int views;                /* how many views keep its memory alive */
-    int freed;                /* 1: the caller has freed it; the memory goes with its last view */
+    int freed;                /* 1: the caller has freed it; the last view frees the memory */
     struct duet_tensor *base; /* in a view: the owner of the memory; NULL: a duet_params */
     char *has_grad;           /* in a gradient and its views: the mark in duet_params; else NULL */
 };

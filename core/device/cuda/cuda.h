@@ -56,7 +56,7 @@ struct cuda_pending {
 };
 
 struct cuda_spans {
-    struct event_clock clock;             /* maps the GPU's time to that of base/clock.h */
+    struct event_clock clock;             /* maps the GPU's time to the clock of base/clock.h */
     cudaEvent_t anchor;                   /* the event at the time clock.anchor_ns */
     cudaEvent_t tries[CUDA_ANCHOR_TRIES]; /* spare events; one of them becomes the anchor */
     struct cuda_pending *pending;         /* ring; entry i is at i % capacity */
@@ -90,7 +90,7 @@ struct cuda_stream {
 struct cuda_p2p {
     struct {
         unsigned char uuid[16];
-        int works; /* 0: P2P is advertised but moves no bytes */
+        int works; /* 0: the driver advertises P2P, but it moves no bytes */
     } known[MAX_DEVICES];
     int count;
     int stuck;       /* 1: a trial has not ended, and may never end */
@@ -101,7 +101,7 @@ struct cuda_device {
     struct device head;
     int gpu;     /* CUDA's number for the GPU; several devices may share it */
     int gpus;    /* GPUs of this machine */
-    int sharers; /* devices of this job on this GPU */
+    int sharers; /* devices of this job that share the GPU */
     int major, minor, multiprocessors;
     unsigned char uuid[16];
     char gpu_name[64];

@@ -45,8 +45,7 @@ int cuda_enter(struct cuda_device *d) {
     if (error == cudaSuccess) error = cudaFree(NULL);
     if (error == cudaSuccess) return OK;
     cudaGetLastError();
-    if (!is_refusal(
-            error)) /* the fault of a kernel that another thread has launched shows here, too */
+    if (!is_refusal(error)) /* may also be the fault of a kernel that another thread launched */
         return fail(ERR_FAILED,
                     "choosing the GPU on %s: %s: %s; CUDA_LAUNCH_BLOCKING=1 names the kernel, if "
                     "one failed before",

@@ -84,7 +84,7 @@ int cuda_event_wait(struct stream *stream, struct event *event) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
     CHECK(cuda_stream_error(s));
     int code = event_error(e);
-    if (code) { /* As if this stream had failed: work that would have had to wait is not run. */
+    if (code) { /* This stream fails, too, so work that should have waited does not run. */
         snprintf(s->error_text, sizeof s->error_text, "%s", e->text);
         return s->error = code;
     }

@@ -55,6 +55,6 @@ int library_load(const struct library_place *place, const struct library_functio
     void *library;
     CHECK(find_library(place, &library));
     int code = find_functions(place, library, functions, count, table);
-    dlclose(library); /* ends this call's use only; the library stays: NODELETE */
+    dlclose(library); /* ends only this use; NODELETE keeps the library loaded */
     return code;
 }

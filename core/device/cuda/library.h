@@ -76,7 +76,7 @@ int cuda_library_enqueue(struct cuda_stream *stream, enum op op, const struct op
 /* Only cuBLAS, for a product without its bias, with aligned operands and no empty segment. open
  * fails with ERR_USAGE if cuBLAS is not found. */
 int cuda_blas_open(struct cuda_blas **out, struct cuda_stream *stream);
-void cuda_blas_close(struct cuda_blas *blas); /* NULL is fine, also for a half-open one */
+void cuda_blas_close(struct cuda_blas *blas); /* NULL is fine, and so is one that is half open */
 int cuda_blas_enqueue(struct cuda_stream *stream, enum op op, const struct op_args *args);
 
 /* Writes "cuBLAS 13.1.0", or why it is not available, to text; needs no GPU. */

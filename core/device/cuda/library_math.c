@@ -82,7 +82,7 @@ int cuda_library_enqueue(struct cuda_stream *s, enum op op, const struct op_args
 }
 
 int cuda_math_open(struct cuda_stream *s) {
-    s->math = NULL; /* means: own kernels */
+    s->math = NULL; /* NULL means Duet's own kernels */
     if (s->head.device->config.math == DEVICE_MATH_OWN) return OK;
     s->math = calloc(1, sizeof *s->math);
     if (!s->math) return fail(ERR_MEMORY, "out of host memory: cuBLAS of %s", s->head.device->name);

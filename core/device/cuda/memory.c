@@ -35,7 +35,7 @@ int cuda_memory_open(struct cuda_device *d) {
                     (unsigned long long)d->head.config.memory_bytes);
     CUDA_CHECK(cudaMemGetInfo(&free_now, &total), "size of the memory", d->head.name);
     size_t bytes = slab_size(d, total);
-    if (bytes < CUDA_WORKSPACE_BYTES + STEP) /* refused here, where the cause is known */
+    if (bytes < CUDA_WORKSPACE_BYTES + STEP) /* refuse here, where the cause is known */
         return fail(ERR_MEMORY,
                     "out of memory on device %d: %s for it on GPU %d (%s, %s for %d device%s), and "
                     "the workspace of its kernels alone takes %s: " ADVICE_FEWER_DEVICES

@@ -42,7 +42,7 @@ int cuda_reach(struct cuda_device *d, int gpu) {
         d->peers_asked |= bit;
         cudaError_t error = cudaDeviceCanAccessPeer(&possible, d->gpu, gpu);
         if (error == cudaSuccess && possible) error = cudaDeviceEnablePeerAccess(gpu, 0);
-        /* This counts as success: another device of this GPU has opened the way before. */
+        /* Counts as success: another device on this GPU has already enabled peer access. */
         if (possible && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled))
             d->peers |= bit;
         cudaGetLastError();
@@ -142,7 +142,7 @@ static int finish(struct cuda_device *d, cudaStream_t stream, cudaError_t error,
     while (error == cudaErrorNotReady) {
         cudaGetLastError();
         if (now_ns() >= deadline) return stuck(d->head.name, who, seconds);
-        d->p2p.stuck = 1; /* until it has ended, or for good if the job is ended now */
+        d->p2p.stuck = 1; /* until the trial ends, or for good if the job ends first */
         CHECK(device_interrupted(&d->head));
         sched_yield();
         error = cudaStreamQuery(stream);
@@ -228,7 +228,7 @@ static int try_pair(struct cuda_device *d, struct cuda_device *p, const char *wh
     if (!code) code = cuda_p2p_holds(p, &at_peer, t.inbox, t.own_seed, &arrived);
     *works &= arrived;
     cuda_p2p_close(d, stream[0]);
-    if (d->p2p.stuck) p->p2p.stuck = 1; /* memory that it may touch stays */
+    if (d->p2p.stuck) p->p2p.stuck = 1; /* memory that the trial may touch is not freed */
     cuda_p2p_close(p, stream[1]);
     return code;
 }
@@ -240,7 +240,7 @@ static int try_with_memory(struct cuda_device *d, struct cuda_device *p, const c
     if (!code) code = device_alloc(&p->head, &theirs, PEER_PIECES * BYTES, MEM_COMM);
     if (!code) code = device_host_alloc(&d->head, &host, BYTES);
     if (!code) code = try_pair(d, p, who, own, theirs, host, works);
-    if (d->p2p.stuck) return code; /* freeing would wait for the GPU */
+    if (d->p2p.stuck) return code; /* freeing would block on the stuck GPU */
     device_host_free(&d->head, host);
     device_free(&p->head, theirs);
     device_free(&d->head, own);

@@ -10,9 +10,9 @@ enum { CUDA_P2P_COUNT = 1024, CUDA_P2P_NOBODY = MAX_DEVICES };
 
 /* The memory of one trial, CUDA_P2P_COUNT floats each. All but `host` is on a device. */
 struct cuda_p2p_trial {
-    cudaStream_t stream; /* the trial's own, since it may never end */
-    float *loaded;       /* what a kernel has loaded from the peer */
-    float *copied;       /* what the copy engine has copied from the peer */
+    cudaStream_t stream; /* the trial's own stream, since the trial may never end */
+    float *loaded;       /* what a kernel loaded from the peer */
+    float *copied;       /* what the copy engine copied from the peer */
     const float *own;    /* pattern `own_seed`, final */
     unsigned own_seed;
     const float *theirs; /* in the peer's memory: pattern `their_seed`, final */

@@ -20,7 +20,7 @@ static int poll_for(double timeout_s, const struct device *interruptible, cudaEv
     int64_t begun = now_ns(), deadline = deadline_after(timeout_s);
     for (;;) {
         *state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
-        /* CUDA records "not ready" as an error, which a launch's check would find. */
+        /* CUDA records "not ready" as an error, which the check after a launch would find. */
         if (*state == cudaErrorNotReady) cudaGetLastError();
         int64_t now = now_ns();
         if (*state != cudaErrorNotReady || now >= deadline) return OK;

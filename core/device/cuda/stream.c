@@ -110,7 +110,7 @@ int cuda_stream_open(struct cuda_stream *s, struct device *device, enum lane lan
     s->head.lane = lane;
     s->head.step = -1;
     span_log_init(&s->head.spans, device->config.spans);
-    /* Communication has priority: gradients on their way are worth more than the next kernel. */
+    /* Communication has priority, since other ranks wait for this rank's gradients. */
     int least = 0, greatest = 0;
     CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest), "stream priorities",
                device->name);
@@ -125,7 +125,7 @@ int cuda_stream_close(struct cuda_stream *s) {
     if (s->stream) {
         drained = cuda_drain(s);
         cuda_nvtx_end(s);
-        /* closing a library waits for the GPU, without a deadline */
+        /* closing a library waits for the GPU, with no deadline */
         if (drained) cuda_math_close(s);
         cuda_spans_close(s);
         cudaStreamDestroy(s->stream);

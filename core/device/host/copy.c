@@ -13,7 +13,7 @@ struct kernel_call {
 
 static int run_kernel(void *args) {
     struct kernel_call *call = args;
-    if (!call->kernel) return OK; /* a dry device */
+    if (!call->kernel) return OK; /* on a dry device */
     host_race_check(call->op, &call->args);
     call->kernel(&call->args);
     return OK;

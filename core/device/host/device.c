@@ -11,7 +11,7 @@
 static const uint64_t PAGE = 2 << 20; /* a huge page */
 
 static int probe(int *count) {
-    *count = MAX_DEVICES; /* devices beyond the cores share them */
+    *count = MAX_DEVICES; /* more devices than cores share the cores */
     return OK;
 }
 

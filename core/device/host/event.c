@@ -29,8 +29,8 @@ struct host_event {
     pthread_mutex_t lock;              /* guards recorder, position and changes of signalled */
     pthread_cond_t changed;            /* signalled has changed */
     struct host_stream *recorder;      /* the stream of the most recent record */
-    uint64_t position;                 /* commands of recorder up to and with that record */
-    atomic_ullong recorded, signalled; /* number of records made; number of the last one reached */
+    uint64_t position;                 /* commands of `recorder` up to and including that record */
+    atomic_ullong recorded, signalled; /* number of records made, and of the last one reached */
     atomic_int asks;                   /* calls of event_done since the most recent record */
     struct sticky_error error;
 };
@@ -40,7 +40,7 @@ struct target {
     struct host_event *event;
     struct host_stream *recorder;
     uint64_t position; /* as in struct host_event */
-    uint64_t number;   /* of the record */
+    uint64_t number;   /* number of the record */
 };
 
 int host_event_create(struct device *device, struct event **out) {

@@ -59,7 +59,7 @@ void host_memfd_release(struct host_memfd *memory);
 
 struct command {
     host_function *function;
-    int control;       /* 1: a record or wait; runs even after an error, writes its own span */
+    int control;       /* 1: a record or wait; runs after errors, too; writes its own span */
     struct span facts; /* filled in only while spans are on */
     _Alignas(16) unsigned char args[ARGS_LIMIT];
 };
@@ -69,12 +69,12 @@ struct host_stream {
     enum policy policy;
     struct sticky_error error;
 
-    /* Only for queue and late: */
+    /* Only for the policies queue and late: */
     int has_thread;
     pthread_t thread;
     pthread_mutex_t lock;        /* guards everything below */
-    pthread_cond_t work;         /* signals a command, a demand or the end to the thread */
-    pthread_cond_t done;         /* signals a finished command to threads in sync */
+    pthread_cond_t work;         /* tells the thread of a command, a demand or the end */
+    pthread_cond_t done;         /* tells threads in sync that a command has finished */
     struct command *ring;        /* owned; command i is at i % capacity */
     size_t capacity;             /* capacity of ring, in commands */
     uint64_t enqueued, finished; /* commands since the stream was made */

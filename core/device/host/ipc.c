@@ -11,8 +11,8 @@
 
 struct mapping {
     void *memory; /* the address that import returned */
-    void *pages;  /* the start of what is mapped */
-    size_t bytes; /* of what is mapped */
+    void *pages;  /* start of the mapping */
+    size_t bytes; /* size of the mapping */
     struct mapping *next;
 };
 

@@ -20,7 +20,7 @@ static int open_memory(struct host_memfd *memory, int device) {
     char size[32], what[80], name[32];
     format_bytes(memory->bytes, size, sizeof size);
     snprintf(what, sizeof what, "memory of device %d: %s", device, size);
-    snprintf(name, sizeof name, "duet-device-%d", device); /* to be seen in /proc/PID/fd */
+    snprintf(name, sizeof name, "duet-device-%d", device); /* shown in /proc/PID/fd */
     memory->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (memory->fd < 0) return fail_system(errno, "%s: memfd_create", what);
     if (ftruncate(memory->fd, (off_t)memory->bytes))

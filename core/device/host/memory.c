@@ -40,7 +40,7 @@ static uint64_t headroom(const char *folder, const char *limit_file, const char 
     char path[PATH_MAX + 64];
     uint64_t limit, used, cache = 0;
     snprintf(path, sizeof path, "%s/%s", folder, limit_file);
-    if (!read_keyed(path, "", &limit)) return UINT64_MAX; /* not there, or "max" */
+    if (!read_keyed(path, "", &limit)) return UINT64_MAX; /* missing, or "max" */
     snprintf(path, sizeof path, "%s/%s", folder, used_file);
     if (!read_keyed(path, "", &used)) return UINT64_MAX;
     snprintf(path, sizeof path, "%s/memory.stat", folder);

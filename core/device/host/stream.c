@@ -28,7 +28,7 @@ enum { RING_START = 64 };
  * The two clocks need not agree to the nanosecond, hence the bounds. */
 static int run_timed(struct host_stream *s, struct command *c) {
     int take_cpu = s->head.lane == LANE_COMPUTE;
-    if (device_is_dry(s->head.device)) { /* no time passes */
+    if (device_is_dry(s->head.device)) { /* dry work takes no time */
         c->facts.start_ns = c->facts.end_ns = c->facts.cpu_ns = 0;
         int code = c->function(c->args);
         span_add(&s->head.spans, &c->facts);
@@ -69,7 +69,7 @@ static void *stream_thread(void *argument) {
     for (;;) {
         while (!may_run(s) && !s->closing)
             pthread_cond_wait(&s->work, &s->lock);
-        if (!may_run(s)) break; /* closing, and every command is finished */
+        if (!may_run(s)) break; /* closing and all commands have finished */
         c = s->ring[s->finished % s->capacity];
         pthread_mutex_unlock(&s->lock);
         run(s, &c);
@@ -116,7 +116,7 @@ int host_submit(struct host_stream *s, struct command *command, size_t args_byte
     int code = s->policy == POLICY_INLINE ? OK : enqueue(s, command, args_bytes);
     if (code) sticky_set(&s->error, code, error_message());
     if (s->policy == POLICY_INLINE || (code && command->control))
-        run(s, command); /* not queued for want of memory: a record must still signal */
+        run(s, command); /* out of memory, so not queued: a record must still signal */
     return sticky_get(&s->error);
 }
 
@@ -204,7 +204,7 @@ void host_stream_close(struct host_stream *s) {
         pthread_join(s->thread, NULL);
         s->has_thread = 0;
     }
-    if (s->ring) { /* made after the lock and both conditions, so these exist */
+    if (s->ring) { /* the ring is made last, so the lock and conditions exist */
         pthread_cond_destroy(&s->done);
         pthread_cond_destroy(&s->work);
         pthread_mutex_destroy(&s->lock);

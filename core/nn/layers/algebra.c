@@ -210,7 +210,7 @@ duet_var *duet_transpose(duet_tape *t, duet_var *x, int dim0, int dim1) {
 int tape_broadcast_shape(const char *op, const struct tensor *a, const struct tensor *b, int own,
                          int *rank, int *dims) {
     *rank = a->rank > b->rank ? a->rank : b->rank;
-    for (int i = *rank - 1; i >= 0; i--) { /* PyTorch names the last misfit */
+    for (int i = *rank - 1; i >= 0; i--) { /* PyTorch names the last mismatch */
         int at_a = i - *rank + a->rank, at_b = i - *rank + b->rank,
             in_a = at_a < 0 ? 1 : a->dims[at_a], in_b = at_b < 0 ? 1 : b->dims[at_b];
         dims[i] = in_a == 1 ? in_b : in_a;
@@ -256,7 +256,7 @@ static duet_var *spread(duet_tape *t, duet_var *x, int first, int last, const in
  * segments. A lower rank is refused whatever the number of samples. */
 static int check_broadcast(const duet_tape *t, const char *op, const struct tensor *x, int rank,
                            const int *dims) {
-    int64_t count = 1; /* of a batch of one sample if there is none */
+    int64_t count = 1; /* an empty batch counts as one sample */
     if (x->rank != rank || x->dims[0] != dims[0]) CHECK(tape_one_segment(t, op));
     for (int i = 0; i < rank; i++) {
         int64_t size = dims[i] ? dims[i] : 1;

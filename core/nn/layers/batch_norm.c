@@ -85,7 +85,7 @@ static int track(duet_tape *t, const struct node *n, const struct norm_config *c
     struct op_args args = {.in[0] = moments_of(n, 0),
                            .out = {config->running, config->batches},
                            .p.norm = n->args.p.norm};
-    scheduled_additions(t->stream, 1); /* num_batches_tracked is counted by one */
+    scheduled_additions(t->stream, 1); /* num_batches_tracked += 1 */
     return launch(t->stream, OP_BATCH_NORM_TRACK, &args);
 }
 
@@ -173,7 +173,7 @@ static int through_relu(duet_tape *t, struct node *n) {
     int shared = n->x2 && n->x2->needs_grad;
     CHECK(t->error);
     CHECK(launch(t->stream, OP_ACTIVATION_BACKWARD, &args));
-    scheduled_more_operations(t->stream, n->x2 ? 2 : 1); /* the sum's, and the norm's own */
+    scheduled_more_operations(t->stream, n->x2 ? 2 : 1); /* the sum's and the norm's own */
     CHECK(grad_set(t, n->y, &masked));
     return shared ? grad_share(t, n->x2, &masked) : OK;
 }

@@ -84,10 +84,10 @@ static int cat_gradient(duet_tape *t, struct node *n, duet_var *x, int dim, int 
 /* n->x is the first operand, or all operands before x2 joined: the first part of y. */
 static int cat_backward(duet_tape *t, struct node *n) {
     const struct tensor *y = &n->y->value, *a = &n->x->value, *b = &n->x2->value;
-    int dim = b->rank - 1; /* the one in which x2 and y differ */
+    int dim = b->rank - 1; /* the dimension in which x2 and y differ */
     while (b->dims[dim] == y->dims[dim])
         dim--;
-    /* An eager program goes back through all operands at once. */
+    /* An eager program runs one backward for all operands. */
     if ((int)n->first + b->dims[dim] < y->dims[dim]) scheduled_more_operations(t->stream, -1);
     CHECK(cat_gradient(t, n, n->x2, dim, (int)n->first));
     if (a->dims[dim] < y->dims[dim]) return cat_gradient(t, n, n->x, dim, 0);
@@ -161,7 +161,7 @@ static int check_operand(const struct tensor *first, const struct tensor *x, int
         return fail(ERR_USAGE, "cat: a tensor of %s and one of %s: check the model", SHAPE(first),
                     SHAPE(x));
     *length += x->dims[dim];
-    int64_t others = first->dims[0] ? first->dims[0] : 1; /* of a batch of one if there is none */
+    int64_t others = first->dims[0] ? first->dims[0] : 1; /* an empty batch counts as one sample */
     for (int d = 1; d < first->rank; d++)
         if (d != dim) others *= first->dims[d];
     if (*length <= INT32_MAX / others) return OK;

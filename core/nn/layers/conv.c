@@ -32,7 +32,7 @@ static int backward(duet_tape *t, struct node *n) {
 static int64_t side_of(const struct duet_conv *how, int side, int pixels, int taps) {
     int64_t padded = (int64_t)pixels + 2 * (int64_t)how->padding[side],
             rest = padded - (int64_t)how->dilation[side] * (taps - 1) - 1;
-    if (padded > INT32_MAX) return padded; /* too large before the kernel makes it smaller */
+    if (padded > INT32_MAX) return padded; /* too large, though y may be smaller */
     return rest < 0 ? 0 : rest / how->stride[side] + 1;
 }
 

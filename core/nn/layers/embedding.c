@@ -70,7 +70,7 @@ static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, s
                         .w = w,
                         .segment_grads = segment_grads,
                         .spares = SPARES_Y};
-    if (common) node.args.in[0] = gather.out[0]; /* nobody reads it again */
+    if (common) node.args.in[0] = gather.out[0]; /* nothing else reads it */
     node.args.in[1] = *index;
     node.args.p.embedding.left_out = padding_idx + 1;
     return tape_append(t, &node, y, param_trains(w));

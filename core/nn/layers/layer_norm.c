@@ -60,7 +60,7 @@ static duet_var *normalise(duet_tape *t, duet_var *x, int length, struct param *
     if (t->error || (rows && tape_fail(t, launch(t->stream, OP_LAYER_NORM_FORWARD, &node.args))))
         return NULL;
     if (w && !b)
-        node.args.in[2] = node.args.in[1]; /* its shape, for a gradient that nobody reads */
+        node.args.in[2] = node.args.in[1]; /* gives the shape of a gradient that nothing reads */
     return tape_append(t, &node, y, tape_needs_grad(x, w, b));
 }
 

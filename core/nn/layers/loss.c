@@ -85,7 +85,7 @@ static struct tensor in_a_row(const struct tensor *x) {
 
 struct wanted_loss {
     struct loss_args p;
-    const duet_tensor *weight; /* of each class; NULL: none */
+    const duet_tensor *weight; /* one weight per class; NULL: none */
     int divides;               /* 1: MEAN divides by the weights of this pass's labels */
 };
 

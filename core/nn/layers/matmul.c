@@ -10,7 +10,7 @@
 /* y (count, rows, columns) = a (count, rows, depth) times b (count, depth, columns). */
 struct matmul_shape {
     int count, rows, depth, columns;
-    int rank, dims[MAX_RANK]; /* of y, as the caller sees it */
+    int rank, dims[MAX_RANK]; /* shape of y as the caller sees it */
 };
 
 static int mismatch(const struct tensor *a, const struct tensor *b) {
@@ -33,7 +33,7 @@ static int matmul_shape_of(const struct tensor *a, const struct tensor *b, struc
     for (int i = 0; i < a->rank - 1; i++)
         s->dims[s->rank++] = a->dims[i];
     if (!b_vector) s->dims[s->rank++] = s->columns;
-    if (!s->rank) s->dims[s->rank++] = 1; /* of two vectors: one number */
+    if (!s->rank) s->dims[s->rank++] = 1; /* the product of two vectors is one number */
     if ((int64_t)s->count * s->rows <= INT32_MAX / s->columns) return OK;
     return fail(ERR_USAGE, "matmul: %lld x %d elements: a tensor has at most 2^31 - 1",
                 (long long)s->count * s->rows, s->columns);

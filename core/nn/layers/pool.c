@@ -66,7 +66,7 @@ static duet_var *pool(duet_tape *t, duet_var *x, duet_var *bare, struct pool_arg
  * window covers the rest; none if that window would begin beyond x. */
 static int ceil_extra(int pixels, int size, int stride, int padding) {
     int64_t rest = (int64_t)pixels + 2 * (int64_t)padding - size;
-    if (rest <= -stride) return 0; /* not even one window */
+    if (rest <= -stride) return 0; /* not even one window fits */
     int64_t windows = (rest + stride - 1) / stride + 1;
     if ((windows - 1) * stride >= (int64_t)pixels + padding) windows--;
     int64_t extra = (windows - 1) * stride - rest;

@@ -73,7 +73,7 @@ static int backward(duet_tape *t, struct node *n) {
     int lstm = n->args.p.recurrent.kind == RECURRENT_LSTM,
         gru = n->args.p.recurrent.kind == RECURRENT_GRU;
     const struct tensor states =
-        tensor_seen_as(y, 3, y->dims[0], 1 + lstm, y->dims[2]); /* the shape only */
+        tensor_seen_as(y, 3, y->dims[0], 1 + lstm, y->dims[2]); /* only the shape is used */
     struct op_args args = {
         .in = {n->y->grad, saved->data ? *saved : *y, n->w->value},
         .out = {gradient_of(t, n->x, &n->x->value), gradient_of(t, n->x2, &states)},

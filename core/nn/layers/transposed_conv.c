@@ -65,7 +65,7 @@ static duet_var *append(duet_tape *t, duet_var *x, struct param *w, const struct
     node.args = (struct op_args){.in = {x->value, filters},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
                                  .p.conv = conv_args_of(w, how)};
-    /* the convolution's bias: its gradient is computed, and nobody reads it */
+    /* the convolution's bias: its gradient is computed but never read */
     node.args.in[2] = tensor_plain(NULL, DTYPE_F32, 1, &x->value.dims[1]);
     return tape_append_op(t, OP_CONV2D_BACKWARD_DATA, &node, tape_needs_grad(x, w, NULL));
 }

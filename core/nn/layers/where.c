@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-enum { TERMS = 3 }; /* the condition, and what is chosen from; NULL: a number */
+enum { TERMS = 3 }; /* the condition and the two choices; NULL: a number */
 
 /* If the condition chose the other operand, the gradient is 0. */
 static int gradient(duet_tape *t, const struct node *n, duet_var *x, int chosen) {

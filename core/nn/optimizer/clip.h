@@ -16,7 +16,7 @@ struct grad_clip {
     int32_t *pieces; /* device memory: each piece's offset in the arena and elements */
     double *sums;    /* device memory: each piece's sum of squares */
     int count;
-    uint64_t layout_version; /* layout of the gradients that the pieces belong to */
+    uint64_t layout_version; /* layout_version of the gradients that the pieces describe */
 };
 
 /* The device must be idle. Zeroed is fine. */

@@ -146,7 +146,7 @@ enum op optimizer_op(const struct optimizer_config *c, struct op_args *args) {
 static int update(struct optimizer *o, struct param_set *set, const struct param *first,
                   const struct param *last, const struct step_block *step) {
     const int group = group_of(o, set, first);
-    if (first == last && !first->count) return OK; /* a shard has nothing of it */
+    if (first == last && !first->count) return OK; /* this shard has no part of it */
     const struct optimizer_config config = optimizer_of_group(o, group);
     int count = (int)(last->value_offset + last->count - first->value_offset),
         pairs[2] = {count, 2};

@@ -53,7 +53,7 @@ struct optimizer_config {
     double rho;          /* adadelta */
     double beta1, beta2; /* adam, adamw */
     double epsilon;      /* adadelta, adam, adamw */
-    int groups;          /* besides the one with all other parameters */
+    int groups;          /* not counting the one with all other parameters */
     struct param_group group[OPTIMIZER_GROUPS];
 };
 

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "nn/optimizer/optimizer.h"
 
-static const double LARGEST = 3.4e38; /* about FLT_MAX: devices compute in float */
+static const double LARGEST = 3.4e38; /* about FLT_MAX, since devices compute in float */
 
 static int matches(const char *pattern, const struct param_spec *spec) {
     if (!strcmp(pattern, "1d")) return spec->rank == 1;
@@ -19,7 +19,7 @@ static int matches(const char *pattern, const struct param_spec *spec) {
 }
 
 static int check_group(const struct param_group *g) {
-    if (g->lr <= LARGEST && g->weight_decay <= LARGEST) return OK; /* NaN is not */
+    if (g->lr <= LARGEST && g->weight_decay <= LARGEST) return OK; /* false for NaN */
     return fail(ERR_USAGE, "group '%s': lr %g, weight_decay %g: give finite numbers", g->params,
                 g->lr, g->weight_decay);
 }

@@ -84,7 +84,7 @@ int duet_params_register_buffers(duet_params *params, const struct duet_buffer *
         memcpy(specs[i].dims, b->shape, sizeof specs[i].dims);
     }
     int code = names_check_differ("parameters and buffers", params->specs, params->set.count, specs,
-                                  count); /* which are those of one file */
+                                  count); /* as many as in one file */
     if (!code) code = params_register(params, specs, count);
     free(specs);
     return code;

@@ -76,7 +76,7 @@ int params_create(duet_params **out, struct device *device, const struct param_s
     if (!p) return fail(ERR_MEMORY, "parameters: out of host memory");
     int code = build(p, device, specs, count, values, segments);
     if (code) {
-        p->set.count = count; /* param_set_init may not have set it; it frees the names */
+        p->set.count = count; /* param_set_init may have failed to set it */
         duet_params_free(p);
     } else {
         *out = p;
@@ -184,7 +184,7 @@ int duet_zero_grad(duet_params *params) {
 int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm) {
     if (norm) *norm = 0;
     if (!params) return fail(ERR_USAGE, "clip: no parameters were given");
-    if (!(max_norm >= 0)) /* NaN too */
+    if (!(max_norm >= 0)) /* true for NaN */
         return fail(ERR_USAGE, "clip: max_norm %g: give at least 0", max_norm);
     CHECK(grad_clip(&params->clip, &params->set, max_norm));
     return norm ? grad_clip_norm(&params->clip, norm) : OK;

@@ -40,9 +40,9 @@ struct layer {
 /* The functions that a pass calls if its parameters have a ddp; nn/ does not know ddp/, which
  * implements them. */
 struct grad_reducer {
-    /* Called before each pass, in evaluation too. `opens` is 1 in an update's first pass, when the
+    /* Called before each pass, also in evaluation. `opens` is 1 in an update's first pass, when the
      * gradients may move. `reduces` is 1 in its last, after which gradients are summed. `step` is
-     * its number for spans and errors; -1: the reducer counts them. */
+     * the number for spans and errors; -1: the reducer counts. */
     int (*enter)(void *context, int32_t step, int opens, int reduces);
     /* The gradient of parameter `index` is complete. */
     int (*ready)(void *context, int index);
@@ -53,7 +53,7 @@ struct grad_reducer {
     int (*use)(void *context, const struct param *w, const struct param *b, int backward);
     /* The duet_params owns the reducer and frees it with this; NULL: it does not own it. */
     void (*free)(void *context);
-    int finds_unused; /* 1: parameters without a part in the loss count as ready, too */
+    int finds_unused; /* 1: parameters that the loss does not use also count as ready */
     void *context;
 };
 

@@ -86,6 +86,6 @@ duet_var *duet_var_to(duet_tape *to, duet_tape *from, duet_var *x) {
     link_tapes(to, from);
     if (from->clock > to->clock) to->clock = from->clock;
     node.y = tape_var(to, y, x->needs_grad);
-    if (node.y) node.y->keeps_grad = 1; /* the stream of `from` reads it */
+    if (node.y) node.y->keeps_grad = 1; /* the stream of `from` reads the gradient */
     return tape_node(to, &node) ? NULL : node.y;
 }

@@ -10,7 +10,7 @@ int tape_launch_segments(duet_tape *t, enum op op, const struct op_args *whole) 
         struct op_args args = *whole;
         args.in[0] = tensor_segment(&whole->in[0], &t->segments, s);
         args.out[0] = tensor_segment(&whole->out[0], &t->segments, s);
-        /* All rows (rows.h) are equal, so samples use the first. */
+        /* All rows (rows.h) are equal, so every sample uses the first. */
         if (op == OP_DROPOUT || op == OP_RANDOM)
             args.p.dropout.v = t->rows.inside ? 0 : t->segments.seg[s].v;
         CHECK(launch(t->stream, op, &args));

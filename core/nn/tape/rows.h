@@ -6,8 +6,8 @@
 #include "nn/tape/tape.h"
 
 struct param_use {
-    int total, left;      /* in a walk: all contributions, and those that are missing */
-    float *segment_grads; /* used more than once: one gradient for each segment */
+    int total, left;      /* in a walk: contributions in all, and still missing */
+    float *segment_grads; /* if used more than once: one gradient for each segment */
 };
 
 /* The values of parameters in a pass. */

@@ -84,7 +84,7 @@ static int find_gap(const struct step_arena *a, size_t bytes, size_t *offset) {
 
 int step_arena_alloc(struct step_arena *a, size_t bytes, void **out) {
     struct step_arena_piece p = {.number = a->number};
-    if (!bytes) bytes = 1; /* an empty batch has an address, too */
+    if (!bytes) bytes = 1; /* even an empty batch needs an address */
     p.bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     int at = find_gap(a, p.bytes, &p.offset);
     CHECK(reserve_piece(a));
@@ -101,7 +101,7 @@ int step_arena_alloc(struct step_arena *a, size_t bytes, void **out) {
 /* The piece that `memory` is in; -1: none. */
 static int find(const struct step_arena *a, const void *memory) {
     const char *at = memory;
-    int low = 0, high = a->count; /* those below low begin at or before it, from high on not */
+    int low = 0, high = a->count; /* those below `low` begin at or before it, later ones after */
     if (a->block && at >= a->block && at < a->block + a->block_bytes) {
         const size_t offset = (size_t)(at - a->block);
         while (low < high) {
@@ -151,7 +151,7 @@ static int give_back(struct step_arena *a, int i) {
         a->ended[a->ended_count++] = p.memory;
     }
     const struct device_config *config = device_config(a->device);
-    /* Spans cover only the step's own work, and this is not part of it. */
+    /* Filling is not part of the step's work, so no span may cover it. */
     return config->check_operands && !config->spans ? fill_with_nan(a, &p) : OK;
 }
 

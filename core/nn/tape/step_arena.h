@@ -22,7 +22,7 @@
 struct step_arena_piece {
     size_t offset, bytes; /* in the plan */
     char *memory;         /* in the block, or allocated separately */
-    int number;           /* in the order of the calls */
+    int number;           /* numbered in the order of calls */
     int holders;
 };
 
@@ -32,11 +32,11 @@ struct step_arena {
     enum mem_cause cause; /* the cause that the memory is charged to */
     char *block;          /* device memory; NULL: none */
     size_t block_bytes;
-    struct step_arena_piece *pieces; /* [count], sorted by offset: those in use; owned */
+    struct step_arena_piece *pieces; /* [count] pieces in use, sorted by offset; owned */
     int count, capacity;
     int number;   /* number of the next piece, from 0 in each step */
     int outside;  /* pieces outside of the block */
-    void **ended; /* [ended_count] those that were returned but are still allocated; owned */
+    void **ended; /* [ended_count] pieces that were returned but are still allocated; owned */
     int ended_count, ended_capacity;
     size_t extent; /* bytes of the largest plan so far */
 };

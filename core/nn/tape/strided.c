@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-enum { MOST_PARTS = 64 }; /* of a var, for comparison with each other */
+enum { MOST_PARTS = 64 }; /* parts of a var that are compared with each other */
 
 int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tensor *to) {
     struct op_args args = {.in[0] = *from, .out[0] = *to};
@@ -27,7 +27,7 @@ int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tens
 int tape_copy_view(duet_tape *t, duet_var *x) {
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, tape_copy_strided(t, &x->value, &y))) return t->error;
-    step_arena_hold(&t->arena, y.data); /* in addition to x->view's: lifetime.c says how long */
+    step_arena_hold(&t->arena, y.data); /* in addition to x->view's; see lifetime.c for how long */
     x->beside = x->saved ? VIEW_SAVED : VIEW_MADE;
     x->value = y;
     return OK;
@@ -173,7 +173,7 @@ static int part_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     count_operations(t, n);
     if (y->view_of && has_places(y->view_of)) {
-        if (y->in_place || !y->uses) return OK; /* it exists, or the views of y will make it */
+        if (y->in_place || !y->uses) return OK; /* it exists, or the views of y will create it */
         struct tensor place = place_of(t, y);
         CHECK(tape_error(t));
         return place.data == y->grad.data ? OK : copy_to(t, y, &place);

@@ -12,7 +12,7 @@
 #include "base/grow.h"
 #include "nn/tape/tape_internal.h"
 
-enum { FIRST_CAPACITY = 32 }; /* of vars */
+enum { FIRST_CAPACITY = 32 }; /* initial number of vars */
 
 int tape_init(duet_tape **out, struct device *device) {
     duet_tape *t = *out = calloc(1, sizeof *t);

@@ -56,28 +56,28 @@ struct duet_var {
     /* If it is not NULL, value is relu(*relu_of) and has no memory yet; tape_stuck computes it for
      * its reader. */
     duet_var *relu_of;
-    /* In a view (strided.c), `view` is the layout in the memory of view_of, from element view_at
-     * on. view_of is PLAIN and not a view itself. value equals view until tape_stuck makes a
-     * row-major copy. If view_of is NULL, this is not a view. */
+    /* In a view (strided.c), `view` describes the elements in the memory of view_of, from element
+     * view_at on. view_of is PLAIN and not itself a view. value equals view until tape_stuck makes
+     * a row-major copy. If view_of is NULL, this is not a view. */
     struct duet_var *view_of;
     struct tensor view;
     size_t view_at;
     enum {
         VIEW_ALONE,  /* value is not a copy of it */
         VIEW_MADE,   /* value is a copy; ops may make views of it until forward is done with it */
-        VIEW_SAVED,  /* the same, and a backward reads it */
+        VIEW_SAVED,  /* the same, and some backward reads it */
         VIEW_DROPPED /* its memory is no longer held */
     } beside;        /* memory held besides value */
-    /* A walk back from the root sets these. */
-    int uses;     /* how often ops on the way to the root read it; making a view is not an op */
+    /* The walk back from the root sets these. */
+    int uses;     /* how often ops that the root depends on read it; making a view is not an op */
     int in_place; /* in a view: its gradient is part of view_of's gradient */
-    enum { PLACES_UNKNOWN, PLACES_APART, PLACES_CLASH } places; /* of its views */
+    enum { PLACES_UNKNOWN, PLACES_APART, PLACES_CLASH } places; /* whether its views overlap */
     struct duet_var *parts, *next_part; /* list of its views that ops read */
     /* For nn/autograd_memory.h. */
-    int place; /* among the vars of the pass */
+    int place; /* its index among the vars of the pass */
     /* These decide when value returns to the arena. */
-    int saved;               /* 1: a backward reads it */
-    int put_off;             /* number of its relus that have no memory yet */
+    int saved;               /* 1: some backward reads it */
+    int put_off;             /* number of its deferred relus */
     int forgotten;           /* 1: forward has read it for the last time */
     int gone;                /* 1: value has returned to the arena */
     int names;               /* number of values in a model's graph that are this var */

@@ -33,16 +33,16 @@ struct node {
      * tape_weight_grads computes them from x->value and y->grad. */
     int (*segment_grads)(duet_tape *tape, const struct node *node, int s, const struct tensor *dw,
                          const struct tensor *db);
-    int exchanged;                 /* batch_norm.c: the segments of other ranks count, too */
+    int exchanged;                 /* batch_norm.c: the segments of other ranks also count */
     int eval;                      /* batch_norm.c: it uses running statistics */
     struct tensor moments, sums;   /* batch_norm.c: F64 (S or 1, 3, C) and (S or V, 2, C) */
     struct tensor before, dhidden; /* recurrent.c: h before each step, the gradient after it */
-    struct op_args args; /* as launched forward; the backward op uses its settings (p), too */
+    struct op_args args; /* as launched in forward; the backward op also uses its settings (p) */
     void *context;       /* for a node whose op is not in device/op.h; in recurrent.c its second
                           * result; borrowed */
     size_t first;        /* strided.c, cat.c and elementwise.c */
     int64_t clock;       /* linked.c: when it was appended */
-    int of_rows;         /* rows.c: its dimension 0 counts the segments */
+    int of_rows;         /* rows.c: 1: its dimension 0 counts the segments */
     int pieces_end;      /* pieces made for this node have lower numbers in the arena */
 };
 
@@ -69,17 +69,17 @@ struct duet_tape {
     struct tape_rows rows;
     /* Tapes of other devices between which values of this pass have moved (linked.c). */
     duet_tape *next;     /* the next tape in the ring; itself if it is alone */
-    int64_t clock;       /* the clock of the last node, or of one that this tape has seen */
+    int64_t clock;       /* the clock of the last node here or on a tape that this one has seen */
     int torn;            /* 1: a linked tape has begun another pass */
     int walked;          /* nodes that a walk has not reached yet */
     struct event *moved; /* a tape that copies from this one waits for it; NULL: none has */
 
     int error;         /* code of the first op that failed since tape_begin */
-    char message[512]; /* its text */
+    char message[512]; /* its error message */
 
     /* A pass (pass.c). Programs use the counts of passes, `block` and the log of one row. */
     struct duet_params *owner;     /* the parameters of this pass; NULL: none */
-    int passes_of_update;          /* training passes whose gradients are added up; 1: none */
+    int passes_of_update;          /* training passes whose gradients add up to one update */
     int pass_of_update;            /* number of this pass among them, from 0 */
     int64_t update;                /* when the first of them began, ns; identifies the update */
     int passes_of_next;            /* passes_of_update of the next pass; 0: unchanged */
@@ -98,7 +98,7 @@ struct duet_tape {
     double dropout;             /* the probability of all dropout layers; < 0: their own */
     int sync_bn;                /* 1: every batch_norm is synchronised */
     const struct model *model;  /* the model whose forward runs; NULL: none. For models/ only */
-    int inside_model;           /* 1: likewise; a replica begins and ends the pass */
+    int inside_model;           /* for models/: 1: a replica begins and ends the pass */
     int inside_forward;         /* 1: a function of a duet_data_parallel runs */
     struct autograd *remote;    /* the pass of rpc/ that owns this tape; NULL: none */
 };

@@ -21,7 +21,7 @@
 
 struct matmul {
     struct product p;                /* for the first pair of matrices */
-    size_t a_step, b_step, out_step; /* steps to the next pairs */
+    size_t a_step, b_step, out_step; /* strides from one pair to the next */
     uint32_t batches, tiles;         /* tiles: blocks per product */
 };
 
@@ -147,7 +147,7 @@ struct permute {
     const float *x;
     float *y;
     size_t all;                      /* elements; below 2^31 */
-    struct divider by[MAX_RANK - 1]; /* the elements below each dimension but the last */
+    struct divider by[MAX_RANK - 1]; /* by the elements below each dimension except the last */
     int first;                       /* the first dimension in use; the last one is MAX_RANK - 1 */
     uint32_t step[MAX_RANK], to[MAX_RANK]; /* steps in x and y, for each dimension */
 };

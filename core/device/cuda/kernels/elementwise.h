@@ -35,7 +35,7 @@ struct elementwise {
     uint32_t layer;                     /* dropout: the layer's number */
     uint32_t v;                         /* dropout: the virtual device */
     int normal;                         /* random: normally distributed */
-    struct divider by_plane;            /* dropout of planes: their pixels */
+    struct divider by_plane;            /* dropout of whole planes: pixels per plane */
     struct activation_args activation;
     uint64_t threshold; /* dropout: an element is kept if its random word is below this */
 };

@@ -16,8 +16,8 @@
 struct along {
     const float *from, *index;
     float *to;
-    uint32_t inner, count, rows; /* count: of x's column, rows: of places */
-    int each;                    /* 1: each number has its own index; 0: a row of numbers has one */
+    uint32_t inner, count, rows; /* count: elements in a column of x; rows: indices */
+    int each;                    /* 1: each element has an index; 0: a row shares one */
     size_t all;                  /* elements of the result; below 2^31 */
     struct divider by_column, by_inner;
 };
@@ -68,7 +68,7 @@ struct gather_rows {
     const float *x;
     const int32_t *index;
     float *y;
-    int32_t rows; /* of x */
+    int32_t rows; /* rows of x */
     size_t all;   /* numbers of y; below 2^31 */
     struct divider by_count;
 };

@@ -15,7 +15,7 @@
 enum {
     MULTIPROCESSORS = 132, /* as on an H100 or H200, but constant on every GPU, see above */
     BLOCKS_WANTED = 2 * MULTIPROCESSORS,
-    SPLIT_DEPTH = 64, /* the least depth of a split, so that adding the splits stays cheap */
+    SPLIT_DEPTH = 64, /* least depth of a split, which keeps adding the splits cheap */
     TF32_CHANNELS = 64,
 };
 

@@ -44,8 +44,8 @@ struct planes_range {
     uint32_t n0, row0, n1, row1;
     int by_row;           /* as in struct planes; a constant except for gradients */
     uint32_t line0;       /* if by_row: the first line, in (row, sample) order */
-    uint32_t rows0, rows; /* in the piece: sample n0's, all */
-    uint32_t floats;      /* of the piece */
+    uint32_t rows0, rows; /* rows in the piece: of sample n0, and in all */
+    uint32_t floats;      /* floats in the piece */
 };
 
 struct planes_shared {

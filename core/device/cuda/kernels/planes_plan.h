@@ -9,7 +9,7 @@ enum {
     /* Rows of a warp. In shared memory they take PLANES_GROUP floats, for loads of 16 bytes. */
     PLANES_ROWS = 10,
     PLANES_GROUP = 12,
-    PLANES_COLS = 3,   /* columns of a lane */
+    PLANES_COLS = 3,   /* columns per lane */
     PLANES_GROUPS = 5, /* the most groups of rows in a block */
     PLANES_WARPS = 5,  /* the most warps of a block */
     /* Floats from the weights of one tap to those of the next. */
@@ -22,15 +22,15 @@ enum {
 
 struct planes {
     struct product p;
-    struct picture from, to;     /* read by the taps, and written as c: x and y, or dy and dx */
-    uint32_t groups, col_groups; /* warps of a block: over the rows, over the columns */
+    struct picture from, to;     /* what the taps read, and c: x and y, or dy and dx */
+    uint32_t groups, col_groups; /* warps of a block across rows, across columns */
     uint32_t a_row, a_channel;   /* strides of the weights */
     int by_row;                  /* 1: columns are counted (row, sample, column) */
     /* Floats between rows of a piece; the width in `from` that a row of pixels reads; by rows:
      * floats skipped after the rows of a line. */
     uint32_t stride, pitch, reach, gap;
     uint32_t zeros;     /* by rows: columns of zeros on the left, which are not fetched */
-    uint32_t full_rows; /* rows of a piece for a whole sample */
+    uint32_t full_rows; /* rows of a piece that holds a whole sample */
     int before;         /* rows of zeros above an image, and columns of zeros left of it */
     struct divider by_fetched, by_full_rows, by_samples; /* by_fetched: columns that are fetched */
 };

@@ -25,7 +25,7 @@ struct pool {
     const float *gate; /* gradients: x, where dx is 0 unless x > 0; NULL: no relu */
     int height, width, rows, columns;
     int size[2], stride[2]; /* for rows, then for columns */
-    float area;             /* pixels of a window */
+    float area;             /* pixels in a window */
     float part; /* 1 / area if multiplying by it gives the same bits as dividing; else 0 */
     struct divider by_out_width, by_out_height; /* for out's own plane, or its windows */
     struct divider by_stride[2];

@@ -37,7 +37,7 @@ struct sum {
     const float *source[MAX_DEVICES];
     float *dest[MAX_DEVICES];
     uint64_t length;         /* elements of each range */
-    uint32_t sources, dests; /* number of each, 1 .. MAX_DEVICES */
+    uint32_t sources, dests; /* how many sources and destinations, 1 .. MAX_DEVICES */
     float first_scale;       /* for source[0] */
     float scale;             /* for all other sources */
     uint32_t skew;           /* 0..3: vector 0 begins this many elements before the ranges */

@@ -15,11 +15,11 @@ enum conv_way {
 };
 
 enum {
-    LEAST_CHANNELS = 32,    /* with fewer, direct is as fast */
-    MOST_FILTERS = 1 << 16, /* of WINOGRAD_4: their 36 places take 9 MiB, which caches still hold */
-    MOST_TAPS = 25,         /* TRANSPOSED takes memory for each */
-    TRANSPOSED_PIXELS = 8,  /* of a block of TRANSPOSED, and tiles of WINOGRAD's weight gradient */
-    MOST_TILES = 8,         /* of a block of WINOGRAD's other two passes */
+    LEAST_CHANNELS = 32,    /* with fewer, DIRECT is as fast */
+    MOST_FILTERS = 1 << 16, /* for WINOGRAD_4: 36 points of each take 9 MiB, which fits caches */
+    MOST_TAPS = 25,         /* TRANSPOSED needs memory for each tap */
+    TRANSPOSED_PIXELS = 8,  /* in a block of TRANSPOSED; tiles in WINOGRAD's weight gradient */
+    MOST_TILES = 8,         /* per block of WINOGRAD's other two passes */
 };
 
 /* The operands of any of the three passes. */

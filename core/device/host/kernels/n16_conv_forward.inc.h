@@ -11,9 +11,9 @@
 
 /* A pass reads `channels` planes, each through windows of taps. */
 struct direct {
-    int channels, width;               /* width of a row that is read, in pixels */
+    int channels, width;               /* width in pixels of the rows that are read */
     size_t plane;                      /* floats from channel to channel */
-    ptrdiff_t row;                     /* floats from a row of taps to the next one's pixels */
+    ptrdiff_t row;                     /* floats from one row of taps to the next */
     size_t w_channel, w_row, w_column; /* floats from a tap's weight to the next one's */
     int column;                        /* the next tap is on the next pixel, 1, or the last, -1 */
     int step, apart; /* pixels between the windows of neighbouring sums, and between the sums */
@@ -26,8 +26,8 @@ struct direct_row {
     int rows, columns;                /* of taps */
     const float *w[FORWARD_CHANNELS]; /* of the channel's first tap */
     float *y[FORWARD_CHANNELS],
-        start[FORWARD_CHANNELS]; /* its first sum, and what that begins with */
-    size_t ahead; /* floats to the next row, which is prefetched for its stores; 0: none follows */
+        start[FORWARD_CHANNELS]; /* each channel's first sum, and its initial value */
+    size_t ahead; /* floats to the next row, which is prefetched for storing; 0: none */
 };
 
 /* The sums from number `first` on, T of them; the first tap is on pixel `left` of its row. T is a
@@ -61,7 +61,7 @@ INLINE void direct_tile(const struct direct *s, const struct direct_row *r, int 
                             acc[i][j] = fused(w[i], pixel, acc[i][j]);
                         }
                     }
-                } else { /* the image's edge */
+                } else { /* at the image's edge */
                     UNROLL for (int j = 0; j < T; j++) {
                         if (column + j * step >= 0 && column + j * step < s->width) {
                             vec pixel = load_once(pixels + j * next);

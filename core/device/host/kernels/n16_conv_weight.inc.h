@@ -50,7 +50,7 @@ INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
     UNROLL for (int i = 0; i < OUTPUTS * TAPS; i++) acc[i] = load(sums + i * GROUP);
     size_t dy_plane = plane(s->out_height, s->out_width);
     int stride = s->stride, padding = s->padding;
-    /* for q_begin <= q < q_end every tap is inside the row */
+    /* for q_begin <= q < q_end all taps are inside the row */
     int q_begin = (padding + stride - 1) / stride;
     int q_end = s->width + padding >= s->k ? (s->width + padding - s->k) / stride + 1 : 0;
     if (q_end > s->out_width) q_end = s->out_width;
@@ -63,7 +63,7 @@ INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
             if (inside && q >= q_begin && q < q_end) {
                 run = q_end - q;
                 UNROLL for (int t = 0; t < TAPS; t++) pixel[t] = x + (corner + taps[t].offset);
-            } else { /* the image's edge */
+            } else { /* at the image's edge */
                 UNROLL for (int t = 0; t < TAPS; t++) {
                     int h = top + taps[t].ky, column = left + taps[t].kx;
                     int in_picture = h >= 0 && h < s->height && column >= 0 && column < s->width;

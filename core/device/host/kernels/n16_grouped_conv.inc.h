@@ -5,7 +5,7 @@
 struct grouped {
     int groups, channels, outputs, height, width, out_height, out_width;
     int of_group, each; /* channels of x and of y in a group of channels */
-    int rows, columns;  /* of the window */
+    int rows, columns;  /* size of the window */
     struct conv_args p;
 };
 
@@ -39,7 +39,7 @@ struct line {
     int start, step;         /* where the first one's window begins, and the step to the next */
     int taps, dilation;      /* taps of a window */
     int weight, weight_step; /* offset of the first tap's weight, and the step to the next */
-    int size;                /* of `from` */
+    int size;                /* width of `from` */
 };
 
 static struct line forward_line(const struct grouped *s, int side) {

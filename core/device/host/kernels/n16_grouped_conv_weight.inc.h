@@ -25,7 +25,7 @@ struct window_block {
     struct column {
         struct taps across; /* the outputs whose tap is inside */
         int left;           /* the tap's column for the first of them */
-        int sharing;        /* neighbours computed with it */
+        int sharing;        /* number of neighbours computed together */
     } at[TAPS_TOGETHER];
 };
 
@@ -135,7 +135,7 @@ INLINE vec row_sum(const float *dy, const float *x, int count, size_t step) {
 static void add_row(vec *sums, const struct meeting *m, const struct column *at, int stride) {
     for (int taps, k = 0; k < m->columns; k += taps, at += taps) {
         taps = at->sharing < SHARINGS ? sharings[at->sharing].taps : 1;
-        switch (at->sharing) { /* sharing needs constants */
+        switch (at->sharing) { /* the kernels need a constant for `sharing` */
         case 0: add_taps(sums + k, m, at, sharings[0]); break;
         case 1: add_taps(sums + k, m, at, sharings[1]); break;
         case 2: add_taps(sums + k, m, at, sharings[2]); break;

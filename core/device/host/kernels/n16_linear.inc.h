@@ -61,7 +61,7 @@ static void fill_panel(const struct gradient *d, int g0, int g1, int first, floa
 static void gradient_tile(const struct gradient *d, int g0, int g1, int r, int column,
                           const float *panel) {
     wide acc[GRADIENT_ROWS][PANEL_VECTORS];
-    float edge[GRADIENT_ROWS][PANEL_VECTORS * WIDE]; /* in place of dw if dw is narrower */
+    float edge[GRADIENT_ROWS][PANEL_VECTORS * WIDE]; /* used in place of dw if dw is narrower */
     const float *a[GRADIENT_ROWS];
     float *dw[GRADIENT_ROWS];
     int width = d->columns - column, narrow = width < PANEL_VECTORS * WIDE;

@@ -22,7 +22,7 @@ struct matmul {
     size_t b_i;          /* from one row of b, as stored, to the next; 0: they are dense */
     int transposed;      /* 1: b is stored as (columns, depth), not (depth, columns) */
     int adds;            /* 1: the products are added to y */
-    const float *panels; /* panels of b, from matmul_panels; NULL: they are made on the stack */
+    const float *panels; /* panels of b from matmul_panels; NULL: make them on the stack */
 };
 
 /* panel[k - k0][j] = b(k, first + j) for k in k0 .. k1 - 1, or 0 beyond the last column. */
@@ -86,7 +86,7 @@ INLINE void matmul_terms(vec acc[][PANEL_VECTORS], const float *const *a, size_t
 INLINE void matmul_tile(const struct matmul *m, int k0, int k1, int i, int column,
                         const float *panel, const float *packed, const int ROWS) {
     vec acc[MATMUL_ROWS][PANEL_VECTORS];
-    float edge[MATMUL_ROWS][PANEL_VECTORS * LANES]; /* in place of y if y is narrower */
+    float edge[MATMUL_ROWS][PANEL_VECTORS * LANES]; /* used in place of y if y is narrower */
     const float *a[MATMUL_ROWS];
     float *y[MATMUL_ROWS];
     int width = m->columns - column,

@@ -162,7 +162,7 @@ static void n16_batch_norm_moments(const struct op_args *a) {
         count[c] = (double)s.samples * (double)s.spatial;
         if (count[c] > 0) {
             first = (double)x[norm_plane(&s, 0, c)];
-            if (first - first != 0) first = 0; /* infinite or NaN: no centre */
+            if (first - first != 0) first = 0; /* infinite or NaN: do not centre */
             norm_channel(&s, x, NULL, c, first, &sum, &squares);
             squares -= sum * (sum / count[c]);
             sum = first + sum / count[c];

@@ -14,7 +14,7 @@ enum { PRODUCT_ROWS = 6, PRODUCT_VECTORS = ACCUMULATORS >= 28 ? 4 : 2 };
 enum { PRODUCT_TERMS = 128, PRODUCT_BLOCK = 170 * PRODUCT_ROWS };
 
 struct product {
-    const float *w, *start; /* start NULL: 0 */
+    const float *w, *start; /* start NULL: sums start at 0 */
     const float *x;         /* [group][sums][plane] */
     float *y;               /* [group][rows][plane] */
     size_t by_row, by_sum;  /* strides of w */
@@ -25,7 +25,7 @@ struct product {
 /* Some vectors of x and y. */
 struct product_columns {
     float panel[PRODUCT_TERMS * PRODUCT_VECTORS * WIDE] __attribute__((aligned(64)));
-    float *y[PRODUCT_VECTORS];  /* in row 0 */
+    float *y[PRODUCT_VECTORS];  /* addresses in row 0 */
     int lanes[PRODUCT_VECTORS]; /* WIDE, or what is left in the last vector of a plane */
     int whole;                  /* 1: all have WIDE lanes */
 };
@@ -76,7 +76,7 @@ INLINE void product_columns(const struct product *m, struct product_columns *c, 
                        load_some(x + (size_t)s * m->plane, c->lanes[j]));
     }
     for (int r = r0; r < m->rows && r < r0 + PRODUCT_BLOCK; r += PRODUCT_ROWS)
-        if (GROUP % WIDE == 0 || c->whole) // always, where a pixel fills vectors
+        if (GROUP % WIDE == 0 || c->whole) // always true where a pixel fills whole vectors
             product_tile(m, c, r, s0, terms, N, 1);
         else
             product_tile(m, c, r, s0, terms, N, 0);

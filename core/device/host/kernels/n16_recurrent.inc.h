@@ -14,7 +14,7 @@ struct exponential {
 /* Beyond +-80 the result is that for 80, which gives 1 and 0 here, up to rounding. A NaN stays a
  * NaN. */
 INLINE struct exponential exponential_of(vec x) {
-    const float shift = 0x1.8p23f; /* the last bit of a float of this size counts integers */
+    const float shift = 0x1.8p23f; /* at this size a float's last bit stands for 1 */
     struct exponential e;
     x = select_vec(x > 80.0f, splat(80), select_vec(x < -80.0f, splat(-80), x));
     vec n = fused(x, splat(0x1.715476p0f), splat(shift)), whole = n - splat(shift);

@@ -19,12 +19,12 @@ struct transposed {
     int places, outputs, terms;     /* terms: samples and pixels of this block */
     size_t columns;                 /* channels, rounded up to whole vectors */
     size_t width;                   /* of a row, at least `columns` (transposed_width) */
-    size_t v_step, e_step, du_step; /* floats between places; never whole pages, which would map all
-                                     * places to the same few cache lines */
+    size_t v_step, e_step, du_step; /* floats between points; never whole pages, which would map all
+                                     * points to the same few cache sets */
     float *v;                       /* [places][terms][width] */
     float *e;                       /* [places or 1][outputs][terms] */
     float *du;                      /* [places][outputs][width] */
-    int begun;                      /* 0: the first block writes du, to which later ones add */
+    int begun;                      /* 0: the first block writes du; later ones add to it */
 };
 
 /* In `scratch`; there are `gradients` different e: as many as places, or 1. */

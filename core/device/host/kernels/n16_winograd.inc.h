@@ -16,7 +16,7 @@ enum { SIDE_BY_SIDE = WIDE / LANES }; /* tiles, or pixels, of a wide vector */
 
 /* One pass: y = the sum over x's channels. */
 struct winograd {
-    struct conv c;         /* forward; backward that of dy */
+    struct conv c;         /* forward's convolution; in backward that of dy */
     const float *x, *bias; /* of one part of a group; bias NULL: none */
     float *y;
     int places;     /* S * S */

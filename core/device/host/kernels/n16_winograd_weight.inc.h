@@ -16,7 +16,7 @@ struct winograd_weight {
     struct {
         struct winograd_place place;
         const float *x, *dy;   /* channel 0 of the group; the tile's first pixel of output 0 */
-        int height, width;     /* of the part of it that is in the picture */
+        int height, width;     /* size of the part of the tile inside the image */
     } tile[TRANSPOSED_PIXELS]; /* of this block */
 };
 

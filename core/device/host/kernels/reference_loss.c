@@ -30,7 +30,7 @@ static double distance(int kind, double x, double target) {
 static double slope(int kind, double x, double target) {
     double off = x - target;
     switch (kind) {
-    case DISTANCE_SMOOTH_L1: return fabs(off) >= 1 ? copysign(1, off) : off; /* NaN stays */
+    case DISTANCE_SMOOTH_L1: return fabs(off) >= 1 ? copysign(1, off) : off; /* keeps NaN */
     case DISTANCE_LOGISTIC: return 1 / (1 + elementary_exp(-x)) - target;
     default: return 2 * off;
     }

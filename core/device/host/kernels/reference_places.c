@@ -95,7 +95,7 @@ static void sort(const struct column *c, size_t count) {
         c->y[i * c->step] = (float)i;
     for (size_t i = count / 2; i-- > 0;)
         sink(c, i, count);
-    for (size_t left = count; left-- > 1;) { /* the first of the heap is the last of the order */
+    for (size_t left = count; left-- > 1;) { /* the root of the heap comes last in the order */
         float last = c->y[0];
         c->y[0] = c->y[left * c->step], c->y[left * c->step] = last;
         sink(c, 0, left);

@@ -139,7 +139,7 @@ static void row_cross_entropy_forward(const struct op_args *a) {
         int known = labels[i] >= 0 && labels[i] < classes;
         loss[i] = known ? class_weight(a, labels[i]) * (r.log_sum - (x[labels[i]] - r.max)) : NAN;
         if (e != 0) loss[i] = (1 - e) * loss[i] + e / classes * smooth_loss(a, x, classes, &r);
-        if (isnan(loss[i])) loss[i] = NAN; /* the sign of a NaN depends on the order of operands */
+        if (isnan(loss[i])) loss[i] = NAN; /* the sign would depend on the order of operands */
         hits[i] = is_hit(x, classes, labels[i]);
     }
 }

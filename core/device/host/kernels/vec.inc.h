@@ -10,9 +10,9 @@
  *
  * `wide` is always a whole register: neighbouring pixels or tiles of a small group, or channels. */
 #if WIDE == 16
-#define ACCUMULATORS 28 /* out of 32 registers; the rest hold operands */
+#define ACCUMULATORS 28 /* of 32 registers; the rest hold operands */
 #else
-#define ACCUMULATORS 13 /* of 16 */
+#define ACCUMULATORS 13 /* of 16 registers */
 #endif
 #if GROUP < WIDE
 #define LANES GROUP
@@ -24,7 +24,7 @@ enum { PARTS = GROUP / LANES };
 typedef float vec __attribute__((vector_size(LANES * 4)));
 typedef int32_t ivec __attribute__((vector_size(LANES * 4)));
 typedef uint32_t uvec __attribute__((vector_size(LANES * 4)));
-typedef uint64_t uvec64 __attribute__((vector_size(LANES * 4))); /* half as many lanes */
+typedef uint64_t uvec64 __attribute__((vector_size(LANES * 4))); /* has half as many lanes */
 typedef float vec_in_memory __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
 #define INLINE static inline __attribute__((always_inline))
