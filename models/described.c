@@ -13,7 +13,7 @@
 #include "models/models.h"
 #include "nn/tape/tape_internal.h"
 
-enum { DESCRIBED_PIECE = 1 << 20 }; /* elements: 4 MiB */
+enum { DESCRIBED_PIECE = 1 << 20 }; /* in elements: 4 MiB */
 
 /* There is nothing to compute. */
 static int no_gradients(duet_tape *t, const struct node *node, int s, const struct tensor *dw,

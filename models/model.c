@@ -20,7 +20,7 @@ enum {
     OFFERED = KNOWN - 1,
     DEFAULT_CLASSES = 10,
     WIDE_CLASSES = 2000,
-    PICTURE_CLASSES = 1000 /* of torchvision's */
+    PICTURE_CLASSES = 1000 /* as in torchvision */
 };
 
 /* The program's own model takes precedence over a built-in one. NULL: there is none. */
@@ -80,7 +80,7 @@ static int check_limits(const char *name, const struct sample_shape *s, int clas
     if (!sample_shape_fits(s))
         return fail(ERR_USAGE, "model %s: samples of %s: give them 1 to %d numbers", name,
                     sample_shape_text(s, text), SAMPLE_NUMBERS);
-    if (classes < 1 || (classes > MODEL_MAX_CLASSES && !tokens)) /* those of all tokens */
+    if (classes < 1 || (classes > MODEL_MAX_CLASSES && !tokens)) /* then they cover all tokens */
         return fail(ERR_USAGE, "model %s: %d classes: give 1 to %d", name, classes,
                     MODEL_MAX_CLASSES);
     return OK;
@@ -193,7 +193,7 @@ duet_var *model_loss(const struct model *model, duet_tape *t, duet_var *output,
                      const struct tensor *answers) {
     duet_tensor given = {.device = t->device, .t = *answers, .borrowed = 1};
     if (tape_failed(t, output)) return NULL;
-    given.t.dims[0] = output->value.dims[0]; /* larger batches fit */
+    given.t.dims[0] = output->value.dims[0]; /* any batch size may follow */
     switch (model->loss) {
     case DUET_MSE: return duet_mse_loss(t, output, &given, DUET_MEAN);
     case DUET_SMOOTH_L1: return duet_smooth_l1_loss(t, output, &given, DUET_MEAN);

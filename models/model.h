@@ -29,10 +29,10 @@ static inline int loss_of_targets(enum duet_loss loss) {
 
 struct model {
     const char *name;
-    int channels, height, width; /* of one sample */
+    int channels, height, width; /* shape of one sample */
     int classes;                 /* numbers per sample in forward's output */
     int places;                  /* labels per sample, each with `classes` scores; 0: one label */
-    int normalised;              /* 1: pixels enter as (x - mean) / std, float32 */
+    int normalised;              /* 1: inputs are (x - mean) / std, float32 */
     float mean, std;
     int param_count;
     struct param_spec *params; /* registration order; owned, with their names */
@@ -48,15 +48,15 @@ struct model {
     int norms;        /* 1: it has a BatchNorm, perhaps without running statistics */
     int hidden_count; /* mlp: number of hidden layers */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: their widths */
-    uint64_t activation_bytes;    /* described: kept per sample until backward */
+    uint64_t activation_bytes;    /* described: bytes kept per sample until backward */
     /* As in struct duet_model. */
     void (*init_more)(const duet_module *, duet_rng *, float *const *values, void *context);
     duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context);
     void *context;
     struct duet_init *inits; /* [param_count], owned */
     int layer_count;
-    struct graph *net;         /* for nets.c: the graph, which is the context; owned */
-    struct layer *layers;      /* duet_layer takes their indices; owned */
+    struct graph *net;         /* for nets.c: the graph, used as context; owned */
+    struct layer *layers;      /* duet_layer looks them up by index; owned */
     struct model_build *build; /* while it is being described; else NULL */
 };
 
@@ -64,7 +64,7 @@ struct model_options {
     int sync_bn;                  /* 1: every BatchNorm is synchronised (SyncBatchNorm) */
     int init_d2l;                 /* 1: the chapter's initial values */
     double dropout;               /* < 0: not given */
-    int hidden_count;             /* of hidden[]; 0: not given */
+    int hidden_count;             /* length of hidden[]; 0: not given */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: widths of the hidden layers */
     /* From the data set; 0: not given, which means model_sample and 10 classes. */
     struct sample_shape sample;
@@ -97,7 +97,7 @@ int model_classes(const char *name, const struct model_options *options);
 int model_places(const char *name, const struct model_options *options);
 void model_free(struct model *model);            /* zeroed is fine */
 size_t model_count(const struct model *model);   /* elements of all parameters */
-size_t model_trained(const struct model *model); /* of those that are not frozen */
+size_t model_trained(const struct model *model); /* elements of parameters that are not frozen */
 /* The number of hashes per step in the proof of equal bits: the value and the gradient of each
  * parameter, and the value of each buffer. */
 int model_hashes(const struct model *model);
@@ -124,6 +124,6 @@ int model_values_alloc(const struct model *model, float ***values);
 int model_values_init(const struct model *model, uint64_t seed, float ***values);
 void model_values_free(float **values);
 
-size_t model_buffer_bytes(const struct model *model); /* of all buffers, as nn/buffer.h says */
+size_t model_buffer_bytes(const struct model *model); /* size of all buffers, as in nn/buffer.h */
 
 #endif

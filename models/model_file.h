@@ -16,7 +16,7 @@ struct model_file {
     char *weights; /* the path of its tensors, NET.safetensors; owned */
     size_t bytes;
     struct graph *graph;            /* owned */
-    const struct duet_model *model; /* of that graph */
+    const struct duet_model *model; /* the model of that graph */
 };
 
 /* Reads the file, or a pipe. ERR_USAGE: it is not a model; the error names the line. */

@@ -12,8 +12,8 @@
 
 struct model_build {
     const struct model_options *options;
-    int param_room, init_room, buffer_room, layer_room; /* of the lists, in elements */
-    struct failures failed;                             /* the first */
+    int param_room, init_room, buffer_room, layer_room; /* room in the lists, in elements */
+    struct failures failed;                             /* the first failure */
 };
 
 const struct model_options *module_options(const duet_module *module) {
@@ -107,7 +107,7 @@ static int add_param(struct model *model, const char *name, const char *suffix, 
     CHECK(join(model, name, suffix, &full));
     model->params[i] = (struct param_spec){.name = full, .rank = rank};
     model->inits[i] = init;
-    model->param_count++; /* frees the name */
+    model->param_count++; /* model_free then frees the name */
     CHECK(check_shape(model, full, rank, shape));
     CHECK(check_init(model, full, init));
     memcpy(model->params[i].dims, shape, (size_t)rank * sizeof *shape);
@@ -275,7 +275,7 @@ int module_describe(struct model *model, const struct duet_model *from,
     for (int i = 0; i < model->layer_count; i++)
         if (model->layers[i].kind == LAYER_DROPOUT || model->layers[i].kind == LAYER_DROPOUT2D)
             model->dropout = options->dropout;
-    model->norms |= model->buffer_count > 0; /* which a program's own BatchNorm has, too */
+    model->norms |= model->buffer_count > 0; /* a program's own BatchNorm has buffers, too */
     if (build.failed.code) return failures_end(&build.failed);
     if (!model->param_count)
         return fail(ERR_USAGE, "model %s: it has no parameters: nothing can be trained",

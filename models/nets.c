@@ -48,7 +48,7 @@ EACH_NET(TEXT)
     {{.name = NAME, .sample = {D, H, W}, .context = (void *)net_##SYMBOL}, FEWEST, MOST},
 static const struct net {
     struct duet_model model;
-    int fewest, most; /* tokens; 0: it has none */
+    int fewest, most; /* number of tokens; 0: the net has none */
 } nets[] = {EACH_NET(ROW)};
 // clang-format on
 enum { NETS = sizeof nets / sizeof *nets };

@@ -48,7 +48,7 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
 
 void replica_free(struct replica *r) {
     if (!r || !r->device) return;
-    /* the device must be idle; an error of its stream has been returned by an earlier call */
+    /* the device must be idle; an earlier call has returned any error of the stream */
     stream_sync(device_copy(r->device));
     stream_sync(device_compute(r->device));
     duet_optimizer_free(r->optimizer);

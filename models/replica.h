@@ -36,9 +36,9 @@ struct replica_config {
     int pass_segments; /* segments whose gradients are accumulated; read if passes is above 1 */
     int optimizer;     /* 1: this replica updates its parameters; 0: it receives them (DP) */
     struct optimizer_config update; /* how it updates them; read if optimizer is 1 */
-    int sharded; /* 1: fsdp/ shards the parameters, and only then are their memory and the optimizer
-                  * made; optimizer is 0 */
-    int blocking_copies; /* 1: a load waits until its copy is done; nothing is announced */
+    int sharded;         /* 1: fsdp/ shards the parameters and only then makes their memory and the
+                  * optimizer; optimizer is 0 */
+    int blocking_copies; /* 1: a load waits until its copy is done; no batch is announced */
 };
 
 /* Where a batch is on the device (models/input.c). */
@@ -48,7 +48,7 @@ struct batch_place {
     struct event *loaded;      /* recorded after the copy of an announced batch */
     struct event *used;        /* recorded after the last step that read it */
     const struct batch *batch; /* an announced batch whose copy is running, or NULL */
-    int epoch, step;           /* of that batch */
+    int epoch, step;           /* position of that batch */
 };
 
 /* Pointers and tensors name memory of `device`. */
@@ -64,7 +64,7 @@ struct replica {
     duet_tape *tape;
     struct step_block *step; /* the step block of params */
     struct batch_place place[2];
-    int place_now; /* the place that the step reads, with its pixels and labels */
+    int place_now; /* the slot that the step reads, with its pixels and labels */
     float *pixels; /* (max_samples, C, H, W), MEM_INPUT */
     void *labels;  /* model_answers of max_samples: labels or targets; MEM_INPUT */
     int global_n;  /* size of the global batch loaded last */
@@ -73,9 +73,9 @@ struct replica {
     struct tensor hits;   /* I64 (log_rows, log_segments) */
     /* U64 (log_rows, 2 * parameters + buffers): values first, then gradients, then buffers */
     struct tensor hashes;
-    int32_t step_number;        /* of the step being worked on, for spans */
-    int add_grads, more_passes; /* of the pass being worked on, as its step block says */
-    enum phase input;           /* the phase of the copy of its batch, for spans */
+    int32_t step_number;        /* the current step's number, for spans */
+    int add_grads, more_passes; /* the current pass's, as in its step block */
+    enum phase input;           /* phase of its batch's copy, for spans */
 };
 
 /* Allocates a replica and waits until it is filled. `values` has param_count host arrays of initial

@@ -27,7 +27,7 @@
  * The batch owns none of its memory; all of it must stay until the copies that a step enqueues are
  * done. */
 struct batch {
-    struct segments segments; /* the division of the samples, in order of their rows; n in all */
+    struct segments segments; /* how the n samples are divided, in the order of rows */
     const float *pixels;      /* (n, C, H, W) */
     const int32_t *labels;    /* (n); may be NULL if no loss is computed */
     const float *targets;     /* (n, outputs), in place of labels if the data set has targets */
@@ -35,7 +35,7 @@ struct batch {
     /* The batch of the next step, if it is ready: its copy may begin. NULL: none. */
     const struct batch *next;
     int64_t host_ns, pinned_ns; /* how long its preparation took (data/prepare.h) */
-    int epoch, step; /* where in the run the loader is: step counts from 0 in each epoch */
+    int epoch, step; /* the loader's position in the run; step counts from 0 in each epoch */
 };
 
 enum split_kind {

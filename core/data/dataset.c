@@ -193,7 +193,7 @@ static void draw_part(struct rng *rng, float *x, size_t count, int below) {
 static int draw_parts(struct rng *rng, float *x, size_t samples, size_t numbers,
                       const struct dataset_config *c) {
     float *drawn = malloc(samples * numbers * sizeof *drawn);
-    if (!drawn) return ERR_MEMORY; /* the caller adds what it was for */
+    if (!drawn) return ERR_MEMORY; /* the caller adds what the memory was for */
     for (int p = 0; p < c->part_count; x += c->parts[p++].count) {
         const size_t each = (size_t)c->parts[p].count;
         draw_part(rng, drawn, samples * each, c->parts[p].below);

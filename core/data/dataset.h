@@ -18,9 +18,9 @@ enum { LABEL_IGNORED = -100 }; /* DUET_IGNORED of duet/functions.h */
 struct dataset {
     const char *name; /* "fashion-mnist", "mnist", "synthetic", "random", "own", or a file's */
     int count;        /* samples */
-    struct sample_shape shape; /* of each */
+    struct sample_shape shape; /* shape of each sample */
     int classes;               /* 1 + the largest label; 0: the samples have targets */
-    /* A data set is either bytes, */
+    /* A data set holds either bytes, */
     const uint8_t *images; /* (count, C, H, W), row-major, one byte per pixel */
     const uint8_t *labels; /* (count), each below `classes`; NULL: the set has `answers` */
     void *owned[2];        /* the memory that dataset_free frees, of either kind */
@@ -35,7 +35,7 @@ struct dataset {
      * ends the loading. */
     int (*read)(void *context, int index, void *sample, void *answer);
     void *read_context;
-    int read_bytes; /* 1: it makes bytes */
+    int read_bytes; /* 1: the function makes bytes */
     /* Memory of either kind that dataset_free unmaps (data/shared_dataset.h). */
     void *map;
     size_t map_bytes;
@@ -74,15 +74,15 @@ struct sample_part {
 
 /* Selects a data set. Members that are 0 or NULL are not set. */
 struct dataset_config {
-    const char *name; /* the name, or the path of a file; it outlives the set */
+    const char *name; /* name or path of a file; must outlive the set */
     /* For "own": the data for training and for the test; count 0: none. */
     struct dataset own[2];
     const char *folder; /* where the IDX files are (--data-dir), raw or .gz */
     /* For the generated sets, synthetic and random: */
     struct sample_shape shape; /* default 1x28x28; a file's samples must have as many numbers */
     int classes;               /* default DATASET_CLASSES; with targets the numbers per target */
-    int samples; /* for training; default 60000 synthetic, 6400 random. The test part has a sixth,
-                  * or 0 if random */
+    int samples; /* training samples; default 60000 synthetic, 6400 random. The test part has a
+                  * sixth as many, or none if random */
     /* For random, and for a file: */
     int targets;      /* 1: targets in place of labels */
     int binary;       /* 1: random targets are 1 where randn is above 0, else 0 */

@@ -213,7 +213,7 @@ static int read_answers(struct reading *r, const struct dataset_config *c) {
 }
 
 static int make(struct reading *r, struct dataset *set, const struct dataset_config *c) {
-    static const char nothing[1]; /* of an outline, never read */
+    static const char nothing[1]; /* stands for an outline's data; never read */
     CHECK(read_answers(r, c));
     int each = (int)of_a_sample(r->y);
     r->bytes = !strcmp(r->x->dtype, "U8") && !c->part_count;

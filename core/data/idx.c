@@ -21,7 +21,7 @@
 #endif
 
 enum { FILE_LIMIT = 1 << 30 }; /* bytes on disk, and bytes after unpacking */
-enum { DEFLATE_MOST = 1032 };  /* bytes that one byte of gzip data can become, at most */
+enum { DEFLATE_MOST = 1032 };  /* the most bytes that one byte of gzip data can expand to */
 
 static int check_file(struct idx *x, int fd) {
     struct stat st;

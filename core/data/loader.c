@@ -34,14 +34,14 @@ struct staging {
     float *pixels;     /* in `memory` */
     uint32_t *answers; /* labels or targets, 4 bytes each; in `memory` */
     int32_t *index;    /* data set indices of the batch */
-    uint8_t *rows;     /* room for the samples as bytes */
+    uint8_t *rows;     /* buffer for the samples as bytes */
 };
 
 struct loader {
     struct loader_config config;
     struct order order;
-    int64_t length;                     /* positions of an epoch */
-    int steps;                          /* batches of an epoch */
+    int64_t length;                     /* positions in an epoch */
+    int steps;                          /* batches in an epoch */
     int32_t *index;                     /* the order of the epoch */
     float pixel[LOADER_CHANNELS * 256]; /* [table][byte]: the float that it becomes */
     int tables;                         /* 1, or one per channel */
@@ -93,7 +93,7 @@ static void give_steps(struct loader *l) {
 /* Waits until the buffer is filled. ERR_TIMEOUT: the deadline has passed. */
 static int wait_for(struct loader *l, struct staging *s, int64_t deadline) {
     const struct loader_config *c = &l->config;
-    int64_t look = 0; /* at first without waiting */
+    int64_t look = 0; /* the first look does not wait */
     while (look < deadline) {
         if (worker_wait(l->worker, &s->task, look)) return OK;
         if (c->interrupted) CHECK(c->interrupted(c->interrupt_context));

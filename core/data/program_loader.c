@@ -20,9 +20,9 @@ _Static_assert(DUET_IN_ORDER == (int)SHUFFLE_NONE && DUET_SHUFFLE == (int)SHUFFL
 struct duet_loader {
     struct loader *loader;
     struct batch *held;      /* the caller's batch, released at the next call; or */
-    struct uploads *uploads; /* these hold it, and copy batches to a device ahead; NULL: none */
+    struct uploads *uploads; /* holds it and copies batches ahead to a device; NULL: none */
     int started;             /* 1: an epoch was started */
-    int shape[3];            /* of each image */
+    int shape[3];            /* shape of each image */
     const duet_dataset *set;
     int shuffles, epoch; /* epoch: the current one; -1: none yet */
     void (*warn)(const char *text, void *context);

@@ -20,9 +20,9 @@
 enum { PARTS = 4, ALIGN = 64 };
 
 struct header {
-    struct dataset set; /* its pointers mean nothing here */
+    struct dataset set; /* its pointers are meaningless here */
     char name[256];
-    uint64_t bytes[PARTS]; /* of each part; 0: the set has none */
+    uint64_t bytes[PARTS]; /* size of each part; 0: the set lacks it */
 };
 
 /* The arrays of a set, in the order in which they follow the header, each at a multiple of

@@ -94,7 +94,7 @@ static void draw_digit(struct draws *d, int digit, const struct cell *cell, stru
     static const int ends[STROKES][2] = {{0, 1}, {0, 2}, {1, 3}, {2, 3}, {2, 4}, {3, 5}, {4, 5}};
     static const char *strokes_of[SYNTHETIC_CLASSES] = {
         "012456", "25", "02346", "02356", "1235", "01356", "013456", "025", "0123456", "012356"};
-    /* width is that of the digit; height is that of its upper or lower half */
+    /* width of the digit; height of its upper or lower half */
     double width = between(d, 5, 9), height = between(d, 6, 9);
     double across = between(d, -0.25, 0.25), down = between(d, -0.15, 0.15); /* shear */
     double middle_x = 13.5 + between(d, -3, 3), middle_y = 13.5 + between(d, -3, 3);

@@ -11,7 +11,7 @@ enum { PLACES = 3 };
 struct place {
     struct duet_tensor samples, answers; /* the batch's tensors, in memory for the largest one */
     struct event *loaded, *used;
-    struct batch *batch; /* the batch that the copy reads; NULL: the place is free */
+    struct batch *batch; /* the batch that the copy reads; NULL: this slot is free */
 };
 
 struct uploads {
@@ -80,7 +80,7 @@ void uploads_staging(struct device *device, struct loader_config *config) {
 
 static int send(struct stream *copy, struct place *p, struct batch *batch) {
     const void *answers = batch->targets ? (const void *)batch->targets : batch->labels;
-    p->batch = batch; /* from here on it must not be released before the copy is done */
+    p->batch = batch; /* from here on keep it until the copy is done */
     p->samples.t.dims[0] = p->answers.t.dims[0] = batch->segments.n;
     CHECK(stream_wait(copy, p->used));
     CHECK(copy_to_device(copy, p->samples.t.data, batch->pixels, tensor_bytes(&p->samples.t)));
@@ -92,7 +92,7 @@ static int send(struct stream *copy, struct place *p, struct batch *batch) {
 static int release(struct uploads *u, struct loader *loader) {
     struct place *p = &u->place[u->first];
     int code = event_sync(p->loaded);
-    if (code) stream_sync(device_copy(u->device)); /* nothing reads the batch any more */
+    if (code) stream_sync(device_copy(u->device)); /* after this nothing reads the batch */
     loader_release(loader, p->batch);
     p->batch = NULL;
     u->first = (u->first + 1) % PLACES;

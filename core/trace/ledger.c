@@ -43,7 +43,7 @@ void ledger_describe(const struct ledger *ledger, char *text, size_t text_bytes)
     size_t used = 0;
     if (text_bytes) text[0] = 0;
     for (int c; (c = next_largest(ledger, listed)) >= 0 && used < text_bytes; listed |= 1u << c) {
-        char amount[32], tensors[32] = ""; /* each is an allocation; other causes share a few */
+        char amount[32], tensors[32] = ""; /* one allocation each; other causes share a few */
         if (c == MEM_INPUT)
             snprintf(tensors, sizeof tensors, " in %d tensor%s", ledger->pieces[c],
                      ledger->pieces[c] == 1 ? "" : "s");

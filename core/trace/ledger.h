@@ -27,7 +27,7 @@ const char *mem_cause_name(enum mem_cause cause);
 
 struct ledger {
     uint64_t now[MEM_CAUSE_COUNT];     /* bytes held now, by cause */
-    uint64_t peak[MEM_CAUSE_COUNT];    /* the most that each cause held, each at its own moment */
+    uint64_t peak[MEM_CAUSE_COUNT];    /* the most that each cause held, at different moments */
     uint64_t total, total_peak;        /* all causes together: now, and at the peak */
     uint64_t at_peak[MEM_CAUSE_COUNT]; /* what each cause held when the total was at its peak */
     uint64_t capacity;                 /* bytes of device memory */

@@ -29,12 +29,11 @@ int record_extrapolated(const struct run_record *record) {
 double record_seconds_per_epoch(const struct run_record *record) {
     double rate = record_samples_per_second(record);
     if (!record->samples || !record->train_samples || rate <= 0) return 0;
-    /* The run ended with an epoch, so every step counts alike, a short last batch included. */
+    /* The run ended with an epoch, so all its steps count, including a short last batch. */
     if (!record_extrapolated(record) && !record->device[0].step_median_ns)
         return record->training_seconds / record->steps * record->steps_per_epoch;
     double order = (double)record->train_samples + record->duplicates;
-    /* With --drop-last an epoch has fewer samples: the last batch, which is not full, is left
-     * out. */
+    /* With --drop-last an epoch has fewer samples, because the short last batch is left out. */
     double whole = (double)record->steps_per_epoch * record->batch_size *
                    (record->passes > 1 ? record->passes : 1);
     return (whole > 0 && whole < order ? whole : order) / rate;
@@ -47,7 +46,7 @@ double record_per_step(const struct run_record *record, double total) {
 double record_samples_per_second(const struct run_record *record) {
     int64_t median_ns = record->device[0].step_median_ns;
     int batches = record->passes > 1 ? record->passes : 1;
-    if (median_ns && record->steps_per_epoch > 1) /* of a whole batch: at most one is short */
+    if (median_ns && record->steps_per_epoch > 1) /* the median step's batch is full */
         return (double)record->batch_size * batches * 1e9 / (double)median_ns;
     return record->training_seconds > 0 ? (double)record->samples / record->training_seconds : 0;
 }

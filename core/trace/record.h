@@ -24,8 +24,8 @@ struct device_record {
     /* from the start of a step to the start of the next */
     int64_t step_median_ns, step_spread_ns;
     int64_t busy_ns; /* compute lane: busy in training phases */
-    /* Compute lane, training and proof: wall time of its spans beyond their busy time. In that time
-     * an emulated device's thread waited for a core. */
+    /* Compute lane, training and proof: wall time of its spans minus their busy time. That is how
+     * long an emulated device's thread waited for a core. */
     int64_t no_core_ns;
     int64_t kernels; /* compute lane, training: spans that moved nothing over a link */
     /* Moved over links by this device's own streams in each phase. Other devices' moves to or from
@@ -39,8 +39,8 @@ struct device_record {
      * DP it includes its thread's waits for the other threads. */
     int64_t wait_ns;
     double flops; /* floating point operations of the training phases */
-    /* The largest error of its spans' times against the host's clock, which all processes share; 0
-     * if they come from that clock. */
+    /* The largest error of its spans' times relative to the host's clock, which all processes
+     * share; 0 if they come from that clock. */
     int64_t clock_error_ns;
 };
 
@@ -85,7 +85,7 @@ struct run_record {
     uint64_t seed;
     int duplicates; /* samples used twice in an epoch because its order is padded */
     int train_samples, test_samples;
-    int channels, height, width; /* of each sample */
+    int channels, height, width; /* shape of each sample */
     int classes;                 /* classes of the model, or numbers per target */
     char loss[16];               /* "cross-entropy" or "mse" */
     int loss_in_forward;
@@ -107,20 +107,20 @@ struct run_record {
     int steps_per_epoch;
     int first_step;        /* 0, or the step at which lock step or a resumed run began */
     int resumed_from_step; /* step of the checkpoint; 0: the run was not resumed */
-    int steps;             /* steps done; losses[i] belongs to step first_step + i */
+    int steps;             /* steps run; losses[i] belongs to step first_step + i */
     double *losses;        /* [steps] mean over the global batch */
     int epoch_count;       /* epochs timed */
     double *epoch_seconds; /* [epoch_count] training only; --steps may have cut the last one */
     double *accuracy;      /* [epoch_count] on the test set; -1: not evaluated */
     double *valid_loss;    /* [epoch_count] mean over the test set; NaN: not evaluated */
-    double *epoch_lr;      /* [epoch_count] the learning rate of its steps */
+    double *epoch_lr;      /* [epoch_count] the learning rate of that epoch's steps */
     double training_seconds;
     /* From the command's start to the end of the first step, with processes, devices and data.
      */
     double first_step_seconds;
     int64_t samples; /* samples trained on, duplicates included */
     struct device_record device[MAX_DEVICES];
-    struct traffic *traffic; /* over each link, in all training steps; NULL: not counted */
+    struct traffic *traffic; /* bytes over each link in all training steps; NULL: not counted */
 
     /* The spans of the first TRACE_STEPS steps (REPORT_STEPS without a trace), device by device, if
      * a trace, a report or pictures were requested. They are not in the JSON; a job sends them to

@@ -11,7 +11,7 @@ enum walk_kind { WALK_WRITES, WALK_READS, WALK_FREES };
 struct walk {
     enum walk_kind kind;
     FILE *to;
-    const char *from; /* what is left to read */
+    const char *from; /* the rest of the input */
     size_t left;
     int code; /* the first failure of reading; arrays after it become NULL, and can be freed */
 };
@@ -76,7 +76,7 @@ static void walk_record(struct walk *w, struct run_record *r) {
 void record_bytes_write(const struct run_record *record, FILE *file) {
     struct walk w = {.kind = WALK_WRITES, .to = file};
     fwrite(record, sizeof *record, 1, file);
-    walk_record(&w, (struct run_record *)record); /* which changes nothing when it writes */
+    walk_record(&w, (struct run_record *)record); /* writing does not change the record */
 }
 
 int record_bytes_read(struct run_record *record, const void *from, size_t bytes) {

@@ -46,7 +46,7 @@ static struct scheduled *append(struct schedule *s, struct program *p, const str
     if (list_grow("schedule", &p->list, p->count, &p->capacity, sizeof *e))
         return s->failed = 1, NULL;
     p->list[p->count] = *e;
-    if (p->open >= 0) { /* a part is of its group's phase */
+    if (p->open >= 0) { /* a part has its group's phase */
         p->list[p->open].parts++;
         p->list[p->count].facts.phase = p->list[p->open].facts.phase;
     }

@@ -34,14 +34,14 @@ enum work_class {
 struct work {
     enum work_class of;
     double flops, bytes;     /* bytes: each operand read or written once, without padding */
-    int groups, group_width; /* groups of a convolution; channels that each output reads */
-    /* For an eager program: the operations that this launch stands for; additions of gradients and
-     * of BatchNorm's count, which the formulas lack; and the extra bytes that it moves because it
-     * does not fuse what Duet fuses. */
+    int groups, group_width; /* groups of a convolution, and channels that each output reads */
+    /* For an eager program: the operations that this launch replaces; additions of gradients and of
+     * BatchNorm's count, which the formulas omit; and the extra bytes that the program moves
+     * because it does not fuse what Duet fuses. */
     int eager, additions;
     int stays_float32;   /* 1: it stays in float32 under autocast */
     int casts;           /* casts under autocast, as separate operations */
-    double weight_bytes; /* weights that it reads in forward, or whose gradient it writes */
+    double weight_bytes; /* bytes of weights read in forward, or whose gradients it writes */
     int concatenates;    /* 1: it is the first kernel of a concatenation */
     double eager_bytes;
 };
@@ -91,7 +91,7 @@ enum { MOST_PROGRAMS = MAX_DEVICES + 1 };
 struct schedule;
 
 int schedule_new(struct schedule **out);
-void schedule_free(struct schedule *schedule); /* NULL is fine */
+void schedule_free(struct schedule *schedule); /* NULL is allowed */
 
 /* Appends a copy of *entry to the calling thread's program in rank facts.rank. If memory runs out,
  * schedule_programs reports it. Everything that the thread adds between the begin and the end of a
@@ -106,7 +106,7 @@ void schedule_group_end(struct schedule *schedule, int rank);
 void schedule_collective(struct schedule *schedule, int rank, enum scheduled_collective what,
                          int ranks, uint64_t bytes);
 
-uint64_t schedule_new_event(struct schedule *schedule); /* a key for an event: from 1 */
+uint64_t schedule_new_event(struct schedule *schedule); /* a key for an event, from 1 */
 
 /* All programs, in the order of the device whose stream each used first. So the order does not
  * depend on how the threads were run. ERR_MEMORY: entries are missing. */

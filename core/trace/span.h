@@ -52,13 +52,13 @@ struct span_ends {
 
 struct span {
     int64_t start_ns, end_ns; /* now_ns of base/clock.h: the same clock in all processes */
-    /* CPU time of an emulated device's compute lane for it, at most end - start; 0: not measured,
-     * so the wall time counts. Devices that share cores take turns, so the wall time of a kernel
-     * includes the turns of other devices, but its CPU time does not. */
+    /* CPU time that the span took on an emulated device's compute lane, at most end - start; 0: not
+     * measured, so wall time counts. Devices that share cores take turns, so a kernel's wall time
+     * includes other devices' turns, but its CPU time does not. */
     int64_t cpu_ns;
     uint64_t bytes;                 /* moved over a link by a copy or collective; 0 for kernels */
     double flops;                   /* floating point operations of a kernel; else 0 */
-    uint64_t sources, destinations; /* of struct span_ends */
+    uint64_t sources, destinations; /* as in struct span_ends */
     int32_t step;                   /* global step, from 0; -1 outside steps */
     int16_t rank, device;
     uint8_t lane, phase; /* enum lane, enum phase */

@@ -38,7 +38,7 @@ struct model_file;
 enum {
     GRAPH_RANK = 8,
     GRAPH_OPERANDS = 64,
-    GRAPH_LINES = 50000,     /* of a file; a ResNet-152 has 1300 */
+    GRAPH_LINES = 50000,     /* most lines of a file; a ResNet-152 has 1300 */
     GRAPH_NONE = -(1 << 30), /* an omitted operand */
     GRAPH_ANY = -1,          /* a size that the op infers */
 };
@@ -47,7 +47,7 @@ enum {
 
 struct graph_shape {
     int rank;
-    int size[GRAPH_RANK];   /* of dimension i; for a multiple of N the factor */
+    int size[GRAPH_RANK];   /* size of dimension i, or its factor if it is a multiple of N */
     char batch[GRAPH_RANK]; /* 1: size[i] times N */
 };
 
@@ -65,7 +65,7 @@ struct graph_tensor {
     enum graph_kind kind;
     int is_i64;
     struct graph_shape shape;          /* without N */
-    int index;                         /* in the parameters, or in buffers and constants */
+    int index;                         /* among parameters, or among buffers and constants */
     int frozen;                        /* 1: a parameter that is not trained */
     int line, updated, beside_samples; /* the last two: 1: an update targets it; an op with N reads
                                         * it */
@@ -86,7 +86,7 @@ struct graph_node {
     int in_rows; /* 1: that value has no N: its vars have one row per segment */
     int operand_count;
     int *operands;                  /* a value; ~i: tensor i; GRAPH_NONE */
-    struct graph_setting *settings; /* as many as the op has */
+    struct graph_setting *settings; /* one for each setting of the op */
 };
 
 /* A buffer that gets a new value after each training pass. */
@@ -101,7 +101,7 @@ struct graph {
     struct graph_value *values;
     struct graph_tensor *tensors;
     struct graph_node *nodes;
-    int *inputs;               /* the value of each */
+    int *inputs;               /* the value of each input */
     struct sample_part *parts; /* [input_count] each input's part of a sample */
     int value_count, tensor_count, node_count, input_count;
     int value_room, tensor_room, node_room, input_room, part_room;
@@ -112,7 +112,7 @@ struct graph {
     /* Bytes that PyTorch's autograd keeps for backward, per sample and independent of samples; -1:
      * the file does not say. */
     int64_t pytorch_sample, pytorch_shared;
-    struct duet_model model; /* has this struct as its context */
+    struct duet_model model; /* its context is this struct */
 };
 
 /* Parses a graph; errors call it `path`. ERR_USAGE: it is not a graph; the error names the line. */
@@ -168,7 +168,7 @@ struct graph_run {
         int uses_left;
         int computed; /* 1 + its index among the parameters; 0: none */
     } * at;           /* [value_count] */
-    int samples;      /* N */
+    int samples;      /* the number of samples, N */
     int in_rows;      /* 1: the node has no N: its vars have one row per segment */
 };
 

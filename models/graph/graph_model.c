@@ -113,7 +113,7 @@ static int shape_is(const struct graph_run *r, const struct graph_node *n) {
 }
 
 static int run_node(struct graph_run *r, const struct graph_node *n) {
-    if (r->at[n->y].var) return OK; /* another op has included this one */
+    if (r->at[n->y].var) return OK; /* already run as part of another op */
     duet_var *y = graph_run_op(r, n);
     if (!y || r->tape->error) {
         if (!r->tape->error) tape_fail(r->tape, fail(ERR_FAILED, "%s: gave nothing", n->op->name));
@@ -272,7 +272,7 @@ static int run_dry(const struct model *m, struct device *device, duet_tape *tape
     struct tensor x = tensor_plain(memory, DTYPE_F32, 4, dims);
     CHECK(tape_begin(tape, &step));
     model_forward(m, tape, buffers, tape_leaf(tape, &x, 0));
-    return tape_error(tape); /* the memory goes with the device */
+    return tape_error(tape); /* closing the device frees the memory */
 }
 
 /* Whether the result depends on a parameter that is trained: the backward pass of a long text would

@@ -9,12 +9,12 @@ enum { GRAPH_WORD = 256 };
 
 struct graph_reader {
     struct graph *g;
-    const char *at, *begin; /* of the line */
+    const char *at, *begin; /* the current position, and the line's start */
     int line;
     const int *sizes; /* the values of GRAPH_LETTERS; NULL: letters are not allowed */
     int returned;     /* 1: the return has been read */
-    double numbers;   /* in a sample, over all inputs */
-    void *names;      /* a tree of names and their meanings */
+    double numbers;   /* numbers in a sample, over all inputs */
+    void *names;      /* a search tree of names and what they stand for */
 };
 
 /* ERR_USAGE, with line and column. */

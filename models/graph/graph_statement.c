@@ -149,7 +149,7 @@ static int arguments(struct graph_reader *r, struct graph_node *n) {
     unsigned given = 0;
     CHECK(graph_expect(r, "("));
     while (!graph_take(r, ")")) {
-        graph_at_end(r); /* takes the spaces */
+        graph_at_end(r); /* skips spaces */
         const char *behind = r->at + graph_word_length(r->at);
         behind += strspn(behind, " \t");
         if (*behind == '=')
@@ -192,7 +192,7 @@ int graph_statement(struct graph_reader *r) {
         settings++;
     n->settings = calloc((size_t)settings + 1, sizeof *n->settings);
     if (!n->settings) return fail(ERR_MEMORY, "%s: out of host memory", g->path);
-    g->node_count++; /* frees what it holds */
+    g->node_count++; /* graph_free then frees the node */
     CHECK(arguments(r, n));
     return graph_add_value(r, name, &s, &n->y);
 }
