@@ -17,7 +17,7 @@ enum { COLLECTIVES = 1, MESSAGES }; /* tracks of the trace */
 
 struct call_trace {
     pthread_mutex_t lock;    /* collectives and messages have their own threads */
-    struct json_writer json; /* into `text`: a forked child would flush a file a second time */
+    struct json_writer json; /* writes to `text`, because a forked child would flush a file twice */
     char *text, *path;
     size_t bytes;
     char group[64];
@@ -89,7 +89,7 @@ static int write_file(struct call_trace *t) {
     struct atomic_file file = {0};
     json_close(&t->json);
     json_close(&t->json);
-    CHECK(json_finish(&t->json, t->path)); /* also if there was no memory for the text */
+    CHECK(json_finish(&t->json, t->path)); /* even if there was no memory for the text */
     CHECK(atomic_open(&file, t->path));
     fwrite(t->text, 1, t->bytes, file.file);
     int code = atomic_commit(&file);

@@ -10,7 +10,7 @@ struct duet_work {
     void *staged_input, *staged_output;
     duet_tensor *output;
     struct device *device;
-    int back; /* 1: staged_output is still to be copied back */
+    int back; /* 1: staged_output must still be copied back */
 };
 
 _Static_assert(DUET_ANY_SOURCE == (int)ANY_SOURCE, "duet.h repeats it");
@@ -121,7 +121,7 @@ static int prepare(struct duet_work *w, struct group_call *call, duet_tensor *ou
     if (output == input)
         w->staged_output = w->staged_input;
     else if (output)
-        CHECK(stage(output, &w->staged_output, 1)); /* a call may leave parts of it unchanged */
+        CHECK(stage(output, &w->staged_output, 1)); /* some calls leave parts unchanged */
     w->back = output != NULL;
     call->input = w->staged_input;
     call->output = w->staged_output;
@@ -176,7 +176,7 @@ int duet_work_source(const duet_work *work) {
 
 void duet_work_free(duet_work *work) {
     if (!work) return;
-    duet_work_wait(work); /* a caller that wants the result has already waited */
+    duet_work_wait(work); /* callers that want the result have already waited */
     work_free(work->work);
     drop_stage(work);
     free(work);

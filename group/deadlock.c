@@ -22,7 +22,7 @@ static int is_making(const struct group *g, uint64_t number, int peer) {
 }
 
 int look_for_deadlock(struct group *g, const char *call, uint64_t number, int peer) {
-    /* Only the thread inside begins a new_group, and it waits for its collective. */
+    /* Only the thread inside the group begins a new_group, and it is waiting for a call. */
     if (!__atomic_load_n(&g->waits, __ATOMIC_ACQUIRE) || !is_making(g, number, peer)) return OK;
     int code = fail(ERR_FAILED,
                     "Detected mismatch between collectives on ranks. Rank %d is running "

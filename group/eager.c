@@ -99,7 +99,7 @@ static int find_eager(struct group *g, const struct group_call *call, struct eag
     if (!*kept || !is_of(*kept, call)) {
         struct eager_call *made;
         CHECK(make_eager(g, call, &made));
-        release_eager(*kept); /* current works may still use it */
+        release_eager(*kept); /* running works may still use it */
         *kept = made;
     }
     *out = *kept;
@@ -111,7 +111,7 @@ static int find_eager(struct group *g, const struct group_call *call, struct eag
 static int tallies_differ(const struct work *work, int peer) {
     struct group *g = work->group;
     CHECK(announcer_look_back(&g->announcer, work->number));
-    CHECK(comm_check(g->job->comm)); /* the peer has named both calls */
+    CHECK(comm_check(g->job->comm)); /* fails if the peer has already named both calls */
     int code = fail(ERR_FAILED,
                     "rank %d: before %s #%llu rank %d has made other calls: all ranks must make "
                     "the same calls in the same order",
@@ -138,7 +138,7 @@ static int run_eager(struct runner *runner, struct work *work) {
     int turn = work->base % HALF_OF_SLOTS == 0;
     if (turn) g->memory.tallies[g->rank][work->base / HALF_OF_SLOTS % TALLIES] = work->tally;
     CHECK(check_job(runner));
-    if (turn) CHECK(comm_check(g->job->comm)); /* a sign of life */
+    if (turn) CHECK(comm_check(g->job->comm)); /* counts as a sign of life */
     struct executor_call *part = &runner->part;
     part->plan = &work->brief->plans[turn];
     part->count = call->count;

@@ -10,7 +10,7 @@
 #include "comm/environment.h"
 #include "group/mpi/mpi.h"
 
-enum { USUAL_CACHE = 32 << 20 }; /* if the machine does not say */
+enum { USUAL_CACHE = 32 << 20 }; /* used if the machine does not report it */
 
 static void release_job(struct membership *job) {
     if (!job || __atomic_sub_fetch(&job->users, 1, __ATOMIC_ACQ_REL) > 0) return;
@@ -51,7 +51,7 @@ static void free_group(struct group *g) {
 
 /* The values that all ranks must agree on when a group is made. */
 struct agreement {
-    int32_t n, ranks[MAX_DEVICES]; /* without gaps: the bytes are compared */
+    int32_t n, ranks[MAX_DEVICES]; /* no padding, since the bytes are compared */
     struct group_sizes sizes;
     double timeout_s;
 };
@@ -75,7 +75,7 @@ static void name_calls(struct call_names *names, int number) {
 }
 
 uint32_t group_mailbox_among(uint32_t mailbox, int n) {
-    const uint32_t lines = 256; /* of its four places */
+    const uint32_t lines = 256; /* the bytes of its four slots together */
     return n > 16 ? mailbox / lines * 16 / (uint32_t)n * lines : mailbox;
 }
 
@@ -119,7 +119,7 @@ static int open_group(struct group *g, const struct agreement *a) {
                                       .me = g->rank,
                                       .ranks = g->ranks,
                                       .numbered = 1};
-    /* All slots and all places of all mailboxes are free: `left` in plans/slots.c, `taken` in
+    /* All slots of the group and of all mailboxes are free: `left` in plans/slots.c, `taken` in
      * plans/mailbox.c. */
     for (int r = 0; r < g->n; r++)
         comm_post_flag(&g->memory.flags[g->rank][PLAN_LEFT * g->n + r], HALF_OF_SLOTS);
@@ -166,7 +166,7 @@ static int open_job(struct group **out, const struct comm_options *options,
     all.n = comm_world_size(job->comm);
     for (int r = 0; r < all.n; r++)
         all.ranks[r] = r;
-    job->users = 1; /* until the group exists: a failure must be reported before the rank leaves */
+    job->users = 1; /* keeps the job open: a failure must be reported before the rank leaves */
     code = make_group(out, job, &all);
     if (code) comm_abort(job->comm, code, error_message());
     release_job(job);

@@ -47,9 +47,9 @@ int group_join(struct group **out, const char *name, int rank, int n, double tim
 /* The same with other sizes of the shared memory, for tests: bytes, multiples of 256, the same on
  * all ranks. */
 struct group_sizes {
-    uint32_t window;  /* of each rank: at least 256 times n */
-    uint32_t half;    /* of its scratch */
-    uint32_t mailbox; /* of one mailbox, for up to 16 ranks */
+    uint32_t window;  /* each rank's window: at least 256 times n */
+    uint32_t half;    /* half of a rank's scratch */
+    uint32_t mailbox; /* one mailbox, with up to 16 ranks */
     uint32_t slot;    /* most bytes of an eager call; 0: no call is eager */
     uint32_t caches;  /* for the tensors of all ranks in a call; 0: most of the last-level cache */
 };
@@ -93,10 +93,10 @@ struct group_call {
     size_t count; /* elements of a block: windows.h */
     struct arithmetic how;
     int average; /* 1: each term is multiplied by 1/n before it is added: floats only */
-    int root;    /* if the call has one */
+    int root;    /* used if the call has a root */
     int peer;    /* COLLECTIVE_SEND: the other rank; ANY_SOURCE */
     int receive; /* COLLECTIVE_SEND: 1: this rank receives */
-    int tag;     /* COLLECTIVE_SEND: only messages of the same tag are received, in their order */
+    int tag;     /* COLLECTIVE_SEND: a receive takes only messages with this tag, in order */
     const void *input;
     void *output; /* may be the input */
 

@@ -33,7 +33,7 @@ static size_t pages(size_t bytes) {
 static size_t lay_out(struct shared_memory *m, int n, char *start) {
     size_t at = 0, ranks = (size_t)n;
     size_t lines = (sizeof(struct host_slot) + m->sizes.slot + LINE - 1) / LINE;
-    m->slot_stride = (lines | 1) * LINE; /* odd, so that slots do not meet in one set of a cache */
+    m->slot_stride = (lines | 1) * LINE; /* odd, so that slots do not share cache sets */
     m->start = start;
     m->announced = (void *)(start + at);
     at += pages(ranks * sizeof *m->announced);
@@ -96,7 +96,7 @@ int share_memory(struct shared_memory *memory, struct comm *comm, int n, int me,
     CHECK_GOTO(comm_gather(comm, blob, bytes, blobs), code, out);
     CHECK_GOTO(compare(comm, blobs, bytes), code, out);
     CHECK_GOTO(comm_pass_descriptors(comm, fd, fds), code, out);
-    if (spread && me >= 0) code = map(memory, n, fd); /* each for itself */
+    if (spread && me >= 0) code = map(memory, n, fd); /* each rank maps its own */
     for (int r = 0; r < world && me >= 0 && !memory->start && !code; r++)
         if (fds[r] >= 0) code = map(memory, n, fds[r]);
 out:
@@ -120,7 +120,7 @@ static size_t place_bytes(const struct group *g) {
 
 uint64_t mailbox_pieces(const struct group *g, size_t count, enum dtype type) {
     size_t bytes = place_bytes(g) - MAILBOX_HEAD, each = dtype_bytes(type);
-    if (count <= bytes / sizeof(double)) return 1; /* for any type: without a division */
+    if (count <= bytes / sizeof(double)) return 1; /* fits for every type, with no division */
     return (count + bytes / each - 1) / (bytes / each);
 }
 

@@ -22,7 +22,7 @@ static int late(struct group *g, uint64_t epoch, double timeout_s, int all) {
     for (int r = 1; r < g->n && (all || !missing); r++)
         if (!has_come(g, r, epoch))
             text_append(ranks, sizeof ranks, missing++ ? ", %d" : "%d", g->ranks[r]);
-    if (!missing) return OK; /* they have just come */
+    if (!missing) return OK; /* they have just arrived */
     comm_whereabouts(g->job->comm, others, sizeof others);
     int code =
         fail(ERR_TIMEOUT, "[Rank %d]: Rank%s %s failed to pass monitoredBarrier #%llu in %.0f ms%s",
@@ -100,7 +100,7 @@ static int report(struct group *g, uint64_t epoch, double timeout_s) {
 static int meet(struct group *g, double timeout_s, int all) {
     struct comm_call told = {
         .collective = "MONITORED_BARRIER", .bucket = -1, .step = -1, .what = NULL};
-    wait_for_runner(g->collectives); /* pending collectives come first */
+    wait_for_runner(g->collectives); /* pending collectives run first */
     CHECK(announcer_announce(&g->announcer, &told));
     uint64_t epoch = ++g->base;
     return g->rank == 0 ? wait_for_all(g, epoch, timeout_s, all) : report(g, epoch, timeout_s);

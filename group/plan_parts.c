@@ -38,7 +38,7 @@ int take_plan(struct group *g, const struct window_request *request, struct grou
     for (struct group_plan **p = &g->plans; *p; p = &(*p)->next) {
         struct group_plan *found = *p;
         if (!same_request(&found->request, request)) continue;
-        *p = found->next; /* to the front */
+        *p = found->next; /* moves it to the front */
         found->next = g->plans;
         g->plans = *out = found;
         found->users++;

@@ -34,7 +34,7 @@ static int slot_differs(void *context, int peer) {
     const struct runner *runner = context;
     const struct group *g = runner->group;
     CHECK(look_at_peers(context));
-    CHECK(comm_check(g->job->comm)); /* the peer has named both calls */
+    CHECK(comm_check(g->job->comm)); /* fails if the peer has already named both calls */
     int code = fail(ERR_FAILED, "rank %d: %s #%llu: rank %d has made other calls before it",
                     g->ranks[g->rank], window_name(runner->now->call.what),
                     (unsigned long long)runner->now->number, g->ranks[peer]);

@@ -62,7 +62,7 @@ static int launch_them(struct spawn *s, int n) {
     int rank = guilty_rank(s, n, result.rank);
     const struct failures *first = &s->outcomes[rank];
     if (!first->code) return code;
-    if (!first->text[0]) return first->code; /* the text is the launcher's */
+    if (!first->text[0]) return first->code; /* the launcher's message stays */
     char prefix[24];
     snprintf(prefix, sizeof prefix, "rank %d: ", rank);
     return fail(first->code, "%s%s", strncmp(first->text, prefix, strlen(prefix)) ? prefix : "",

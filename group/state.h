@@ -14,9 +14,9 @@
 /* The job of a world and of all groups made from it. */
 struct membership {
     struct comm *comm;
-    int users; /* groups; atomic, since different threads may end them */
+    int users; /* number of groups; atomic, since different threads may end them */
     int local_rank;
-    char name[48]; /* of the job */
+    char name[48]; /* the job's name */
     int made;      /* groups made so far, the same on all ranks */
 };
 
@@ -69,7 +69,7 @@ void unmap_memory(struct shared_memory *memory);
 struct group_plan {
     struct window_request request;
     struct plan plan;
-    int users; /* works that use it */
+    int users; /* number of works that use it */
     struct group_plan *next;
 };
 
@@ -79,7 +79,7 @@ enum { SLOTS = 32, HALF_OF_SLOTS = SLOTS / 2, KEPT_EAGER = 64 };
 
 /* The parts of an eager call that stay the same from call to call. */
 struct eager_call {
-    enum collective what; /* these say which call it is */
+    enum collective what; /* these identify the call */
     struct arithmetic how;
     int root, average;
     size_t count;
@@ -95,15 +95,15 @@ struct runner;
 struct work {
     struct group *group;
     struct group_call call;
-    uint64_t number; /* of the call, from 1; collectives and messages count separately */
+    uint64_t number; /* number of the call, from 1; collectives and messages count separately */
     /* The parts of a long call: all but the last use the plan `full`, the last one `last`. */
     struct group_plan *full, *last;
     size_t parts, longest;
-    uint64_t base;            /* of the first part's epochs */
-    uint64_t calls;           /* earlier counted calls: they determine the half of scratch */
+    uint64_t base;            /* base of the first part's epochs */
+    uint64_t calls;           /* counted calls before this one; they select the half of scratch */
     struct eager_call *brief; /* not NULL: an eager call; `base` is its number */
-    struct tally tally;       /* for an eager call: the earlier calls */
-    size_t *claims;      /* for an uneven call: uneven.c; `last` is the plan of their exchange */
+    struct tally tally;       /* for an eager call: a tally of earlier calls */
+    size_t *claims;      /* for an uneven call: uneven.c; `last` is the plan that exchanges them */
     const size_t *sizes; /* over MPI: the lengths of the blocks, [from * n + to]; else NULL */
 
     int (*run)(struct runner *runner, struct work *work);
@@ -122,7 +122,7 @@ struct runner {
     struct group *group;
     enum runner_kind kind;
     struct work *now;          /* the running work */
-    int peer;                  /* the rank in the group that it waits for */
+    int peer;                  /* the rank in the group that `now` waits for */
     uint64_t taken;            /* messages to one rank: host_ranks.taken */
     struct executor_call part; /* the current part; constant fields are set once */
     struct worker *worker;     /* has one thread; NULL: all calls so far were synchronous */
@@ -161,11 +161,11 @@ struct group {
     struct membership *job;
     struct call_names names;
     int n, rank, ranks[MAX_DEVICES]; /* ranks[r]: its rank in the job */
-    double timeout_s;                /* 0: the job's */
+    double timeout_s;                /* 0: the job's timeout */
     struct group_sizes asked;        /* memory.sizes as the caller gave them */
     struct shared_memory memory;
     struct announcer announcer;
-    size_t caches;              /* bytes: longer tensors of a call do not stay in caches */
+    size_t caches;              /* bytes; a call's tensors beyond this size do not stay in caches */
     struct allreduce_link link; /* for the choice of an algorithm; the same on all ranks */
     struct group_plan *plans;
     int plan_count;
@@ -182,7 +182,7 @@ struct group {
     struct runner *collectives, *sends[MAX_DEVICES], *receives;
     struct work here;         /* for a synchronous call */
     int used;                 /* 1: a thread is inside; atomic */
-    int waits;                /* 1: that thread waits for its collective; atomic */
+    int waits;                /* 1: that thread is waiting for its collective; atomic */
     uint64_t made;            /* new_group calls on this group that this rank has begun */
     struct call_trace *trace; /* NULL: calls are not recorded */
     struct group_mpi *mpi;    /* for ranks on several machines: mpi/mpi.h; else NULL */

@@ -61,7 +61,7 @@ static int begin_collective(struct work *work, struct runner **runner) {
     work->base = g->base;
     work->calls = g->calls;
     g->base += epochs_of(work);
-    /* An empty call moves no epochs, and only calls that may use scratch are counted. */
+    /* An empty call advances no epochs, and only calls that may use scratch are counted. */
     if (work->call.what == COLLECTIVE_ALL_REDUCE && work->call.count) g->calls += work->parts;
     return OK;
 }
@@ -126,7 +126,7 @@ static int begin(struct group *g, const struct group_call *call, struct eager_ca
     int code = call->what == COLLECTIVE_SEND ? begin_message(work, &runner)
                                              : begin_collective(work, &runner);
     if (!code) code = run_on(runner, work, !out);
-    /* the peers make this call, and would wait for it */
+    /* the peers make the same call and would wait */
     if (code && code != ERR_USAGE) comm_abort(g->job->comm, code, error_message());
     if (code || !out)
         release_work(work);
@@ -139,7 +139,7 @@ int group_run(struct group *g, const struct group_call *call, struct work **out)
     if (out) *out = NULL;
     if (!is_entered(g)) return in_use(g, window_name(call->what));
     struct eager_call *kept = kept_eager(g, call);
-    int code = kept ? OK : check(g, call); /* one that is kept was checked when it was made */
+    int code = kept ? OK : check(g, call); /* a kept call was checked when it was made */
     if (!code) code = begin(g, call, kept, out);
     leave_group(g);
     return code;

@@ -121,7 +121,7 @@ int run_uneven(struct runner *runner, struct work *work) {
     if (!code && (!claims || !sizes))
         code = fail(ERR_MEMORY, "process group: out of host memory: free some");
     if (!code) code = run_with(runner, work, claims, sizes);
-    if (code) comm_abort(g->job->comm, code, error_message()); /* the peers would wait */
+    if (code) comm_abort(g->job->comm, code, error_message()); /* otherwise the peers would wait */
     free(claims);
     free(sizes);
     return code;

@@ -193,7 +193,7 @@ static void say_goodbye(duet_rpc *rpc, int code, int together) {
 int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
     if (!at || !*at) return OK;
     duet_rpc *rpc = *at;
-    if (pool_has_this_thread(&rpc->pool)) /* it would wait for itself */
+    if (pool_has_this_thread(&rpc->pool)) /* this thread would wait for itself */
         return fail(ERR_USAGE, "rpc: shutdown: a function cannot end the worker that runs it: let "
                                "main do so");
     *at = NULL;

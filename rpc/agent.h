@@ -39,11 +39,11 @@ struct peer {
     int rank;
     char name[NAME_BYTES];
     enum peer_state state;
-    int followed;  /* 1: it left because another worker had ended */
-    int64_t heard; /* time of its last message */
-    char why[256]; /* PEER_GONE: the reason */
+    int followed;  /* 1: left because another worker had ended */
+    int64_t heard; /* when its last message arrived */
+    char why[256]; /* for PEER_GONE: the reason */
     /* its link */
-    int fd;                     /* -1: none; this worker itself has none */
+    int fd;                     /* -1: no link; this worker has none to itself */
     int ended;                  /* 1: the link sends and receives no more */
     struct frame *first, *last; /* frames to be sent; `last` is valid if `first` is set */
     pthread_cond_t work;
@@ -71,24 +71,24 @@ struct duet_future {
     int64_t began, deadline; /* 0: none */
     pthread_cond_t ended;
     struct remote_op *op;           /* rpc/autograd.h: the call belongs to a pass; else NULL */
-    duet_autograd_context *context; /* which it holds; NULL: none */
-    uint64_t holds;                 /* the pass that served a call, as an object; 0: none */
+    duet_autograd_context *context; /* a context that the call holds; NULL: none */
+    uint64_t holds;                 /* an object: the pass that served a call; 0: none */
     struct duet_future *next;       /* in its list */
 };
 
 /* The value of a reference, at its owner. */
 struct owner {
     duet_rpc *rpc;
-    char type[NAME_BYTES]; /* of its object: the class */
+    char type[NAME_BYTES]; /* the class of its object */
     int ready;             /* 1: the value exists, or `failed` says why it does not */
     struct failures failed;
     struct duet_rpc_value value;
-    duet_device *device; /* has its tensors */
+    duet_device *device; /* the device that has its tensors */
     void *object;
     void (*destroy)(void *object);
     duet_params *params; /* for a parameter: its set, and its index there */
     int param;
-    struct autograd *pass; /* left by a call; NULL: none */
+    struct autograd *pass; /* the pass that a call left; NULL: none */
 };
 
 struct duet_rref {
@@ -102,7 +102,7 @@ struct duet_rref {
  * releases it before it waits for another worker, so no two threads wait for each other. */
 struct turns {
     duet_device *device;
-    uint64_t next, serving; /* as in a shop, each thread draws a number */
+    uint64_t next, serving; /* a ticket lock: each thread draws a number */
     pthread_t holder;
     int held;
 };
@@ -115,21 +115,21 @@ struct duet_rpc {
     int beyond; /* 1: TCP, so others may be on other machines */
     char secret[SECRET_BYTES];
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* for peers, references, devices and the end: wakes all waits */
+    pthread_cond_t changed; /* wakes all waits for peers, references, devices and the end */
     struct peer peers[MOST_WORKERS];
     struct function *functions; /* [function_count], filled before the first call arrives */
     int function_count;
     struct duet_future *pending; /* newest first */
-    uint64_t ids;                /* the last counter of an id */
+    uint64_t ids;                /* counter of the last id */
     struct pool pool;
     struct turns turns[DUET_MAX_DEVICES];
     int stop;
-    int serving;      /* calls that run here now */
-    uint64_t came;    /* the workers that wait for the end of all, a bit each */
+    int serving;      /* calls that are running here */
+    uint64_t came;    /* workers that wait for all to end, a bit each */
     int lost;         /* the first to end before the common end; -1: none */
-    struct life life; /* its table has the values of this worker: struct owner */
-    int kept;         /* the program's references; its futures, or those without an answer */
-    int over;         /* 1: shut down; the last of these frees the rest */
+    struct life life; /* its table holds this worker's values: struct owner */
+    int kept;         /* the program's references; futures that it holds or that have no answer */
+    int over;         /* 1: shut down; whoever releases the last of these frees the rest */
     duet_autograd_context *contexts;
     uint64_t contexts_made;
 };
@@ -137,7 +137,7 @@ struct duet_rpc {
 /* A call that runs here. */
 struct duet_rpc_call {
     duet_rpc *rpc;
-    struct message *said;   /* the caller's message; holds what the call will make */
+    struct message *said;   /* the caller's message; holds the entries that the call will fill */
     struct failures failed; /* the first one */
     int (*run)(duet_rpc_call *call, void *context);
     void *context_of_run;
@@ -145,13 +145,13 @@ struct duet_rpc_call {
     struct owner *self;
     struct wire_out answer;
     int returned;          /* 1: the function has returned its result */
-    duet_device *device;   /* the function's, or that of its pass in backward; NULL: none */
+    duet_device *device;   /* the function's, or in backward its pass's; NULL: none */
     struct autograd *pass; /* begun by the function; NULL: none */
     void *object;
     void (*destroy)(void *object);
 };
 
-uint64_t new_id(duet_rpc *rpc); /* under the lock */
+uint64_t new_id(duet_rpc *rpc); /* call it under the lock */
 /* Releases the lock, after a reference or a future has ended. */
 void unlock_or_end(duet_rpc *rpc);
 
@@ -178,7 +178,7 @@ int rendezvous(duet_rpc *rpc);
 int links_start(duet_rpc *rpc);
 /* Both are called under the lock and return at once. send_frame takes the frame. */
 void send_frame(duet_rpc *rpc, int to, struct frame *frame);
-void tell_peer(duet_rpc *rpc, int to, const struct message *m); /* one without a value */
+void tell_peer(duet_rpc *rpc, int to, const struct message *m); /* for one without a value */
 void links_close(duet_rpc *rpc); /* no message arrives once it has returned */
 
 /* ---- peers ---- */
@@ -192,7 +192,7 @@ int peer_error(const duet_rpc *rpc, int rank, const char *what);
 
 /* ---- holders of futures and references (refcount.c); called under the lock ---- */
 void future_free(struct duet_future *f); /* nobody may hold it */
-void future_drop(struct duet_future *f); /* a holder releases it */
+void future_drop(struct duet_future *f); /* gives up one hold */
 void rref_drop(duet_rref *r);
 /* Make a reference of this worker's, and a received one. NULL: no memory. */
 duet_rref *rref_new(duet_rpc *rpc, uint64_t id, int owner);
@@ -211,9 +211,9 @@ struct outgoing {
     int count;
     double timeout_s;
     uint64_t self, rref;            /* as in struct message */
-    duet_rref **leaves;             /* receives the reference to the pass it leaves; or NULL */
+    duet_rref **leaves;             /* gets the reference to the pass that it leaves; or NULL */
     duet_autograd_context *context; /* NULL: none */
-    struct remote_op *op;           /* the call of a pass, with this path and these vars */
+    struct remote_op *op;           /* a pass's call, with its path and vars */
     const struct path *path;        /* NULL: not a call of a pass */
     struct var_list *vars;
 };
@@ -228,7 +228,7 @@ int call_finish(struct duet_future *f, int code, struct duet_rpc_value *result);
 int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result);
 void future_answer(duet_rpc *rpc, struct message *answer); /* takes it */
 void futures_of_dead(duet_rpc *rpc, int rank);
-void futures_expire(duet_rpc *rpc); /* ends late calls */
+void futures_expire(duet_rpc *rpc); /* ends overdue calls */
 /* Prepares a call of a method of the reference's object, whose class the owner knows. */
 int method_of(struct outgoing *o, duet_rref *r, const char *method,
               const struct duet_rpc_value *args, int count, double timeout_s);

@@ -139,7 +139,7 @@ int duet_autograd_pass(duet_tape **out, duet_autograd_context *c, duet_params *p
     CHECK_OUT(out);
     if (!c) return fail(ERR_USAGE, "autograd: pass: no context was given");
     duet_rpc *rpc = c->rpc;
-    if (c->creator != rpc->rank) /* the order of sums and the masks need one counter */
+    if (c->creator != rpc->rank) /* one counter must set the order of sums and the masks */
         return fail(ERR_USAGE,
                     "autograd: pass: worker '%s' has created this context: use "
                     "duet_autograd_call_pass in a function",
@@ -165,7 +165,7 @@ int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *p
     CHECK(duet_rpc_call_error(call));
     if (call->pass) return fail(ERR_USAGE, "autograd: pass: this call has begun one");
     if (params && params->reducer &&
-        call->said->entered) /* nothing would ensure that all ranks call it */
+        call->said->entered) /* nothing would make all ranks call this function */
         return fail(ERR_USAGE, "autograd: pass: the parameters have a duet_ddp: use "
                                "duet_autograd_pass in a context of this worker");
     if (params && (duet_device *)params->set.device != call->device)
@@ -190,7 +190,7 @@ duet_var *duet_autograd_arg(duet_tape *t, duet_rpc_call *call, int i) {
         return NULL;
     }
     if (tape_fail(t, tape_operand(t, "autograd", "argument", x, DTYPE_F32))) return NULL;
-    int number = call->args.items[i].count - 1; /* value_make: that of a VAR, from 1 */
+    int number = call->args.items[i].count - 1; /* value_make stores a VAR's number here, from 1 */
     int wanted = number >= 0 && call->pass->context;
     if (wanted && call->pass->argument[number]) return call->pass->argument[number];
     duet_var *var = tape_leaf(t, &x->t, wanted);

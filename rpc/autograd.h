@@ -45,16 +45,16 @@ struct kept_tensor {
 struct autograd {
     duet_autograd_context *context; /* NULL: the call was made without one */
     duet_rpc *rpc;
-    uint64_t call; /* which it serves, also the id of the reference to it; 0: the program's own */
+    uint64_t call; /* the call that it serves, also its reference's id; 0: the program's pass */
     struct path path;
-    uint32_t calls; /* made from this pass so far */
+    uint32_t calls; /* calls made from this pass so far */
     duet_device *device;
     duet_tape *tape;
     duet_params *params;       /* the program's own; NULL: none */
     struct duet_params shadow; /* the same values, with this pass's gradients */
     duet_var *argument[MOST_VARS];
     struct var_list returned;
-    struct duet_rpc_value args; /* of the call, without its references */
+    struct duet_rpc_value args; /* the call's arguments, without references */
     struct kept_tensor *kept;
     struct remote_op *ops; /* the last one first */
     uint64_t turn;         /* number of the current or last backward; 0: none */
@@ -80,8 +80,8 @@ struct remote_op {
 /* The terms that one backward over one pass adds to the gradients of some parameters. */
 struct grad_part {
     duet_params *params;   /* may be freed before the context ends */
-    struct device *device; /* theirs */
-    uint64_t turn;         /* the number of the backward, from 1; 0: a sum of earlier ones */
+    struct device *device; /* the parameters' device */
+    uint64_t turn;         /* number of the backward, from 1; 0: a sum of earlier ones */
     struct path path;
     float *arena;   /* laid out like the values; device memory, owned */
     char *has_grad; /* [parameter], owned */
@@ -107,10 +107,10 @@ struct duet_autograd_context {
 duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int only_known);
 void context_leave(duet_autograd_context *c);
 void context_forget_pass(duet_autograd_context *c); /* a pass left by a call has ended */
-void contexts_free_all(duet_rpc *rpc); /* not under the lock; at the end of the worker */
+void contexts_free_all(duet_rpc *rpc);              /* at the worker's end, without the lock */
 
 /* ---- autograd.c ---- */
-void pass_free(struct autograd *pass); /* called by the thread that has its device */
+void pass_free(struct autograd *pass); /* only the thread that holds its device calls it */
 int pass_keep(struct autograd *pass, duet_tensor *tensor);
 /* A parameter of the pass as a var with the parameter's own shape, for one sample. */
 duet_var *pass_parameter(duet_tape *tape, int i);
@@ -134,7 +134,7 @@ struct gradients {
 };
 struct duet_rpc_value gradients_of(struct gradients *g, struct device *device,
                                    duet_var *const vars[MOST_VARS]);
-int is_gradient_of(const duet_tensor *grad, const duet_var *x); /* by type and shape */
+int is_gradient_of(const duet_tensor *grad, const duet_var *x); /* compares type and shape */
 
 /* ---- backward.c ---- */
 int serve_backward(duet_rpc_call *call, void *context);
@@ -144,8 +144,7 @@ int serve_backward(duet_rpc_call *call, void *context);
 int grad_sums_add(struct autograd *pass, uint64_t turn, float *arena, char *has_grad);
 /* The sum of all parts; NULL: none exists. Called by the thread that has the device. */
 int grad_sums_fold(duet_autograd_context *c, duet_params *params, struct grad_part **out);
-void grad_sums_free(duet_autograd_context *c,
-                    duet_device *device); /* only those on this device; NULL: all */
+void grad_sums_free(duet_autograd_context *c, duet_device *device); /* NULL: on all devices */
 
 /* ---- distributed_optimizer.c ---- */
 int is_optimizer(const struct owner *o);

@@ -96,7 +96,7 @@ int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc) {
     if (!out || !rpc)
         return fail(ERR_USAGE, "autograd: context: no %s was given", rpc ? "place" : "worker");
     pthread_mutex_lock(&rpc->lock);
-    /* A separate count: the ids of calls depend on time, and dropout draws by this one. */
+    /* Counted separately: ids of calls depend on timing, and this id seeds dropout. */
     uint64_t id = (uint64_t)rpc->rank << ID_BITS | ++rpc->contexts_made;
     *out = context_new(rpc, id);
     if (*out) (*out)->users = 1;

@@ -16,7 +16,7 @@ void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const ch
         rpc->lost = peer->rank;
     snprintf(peer->why, sizeof peer->why, "is gone: %s", why);
     futures_of_dead(rpc, peer->rank);
-    /* at the stop everything ends, and the pool may be gone before the links */
+    /* at the stop all values end anyway, and the pool may be gone before the links */
     if (!rpc->stop) life_gone(&rpc->life, peer->rank);
     pthread_cond_broadcast(&rpc->changed);
 }
@@ -38,7 +38,7 @@ static void serve_message(void *context) {
     struct message *m = context;
     duet_rpc *rpc = m->rpc;
     pthread_mutex_lock(&rpc->lock);
-    int stop = rpc->stop; /* nobody waits for the answer any more */
+    int stop = rpc->stop; /* if 1, nobody waits for the answer any more */
     pthread_mutex_unlock(&rpc->lock);
     if (!stop) serve_call(rpc, m);
     pthread_mutex_lock(&rpc->lock);
@@ -68,7 +68,7 @@ static int set_aside(duet_rpc *rpc, struct message *m) {
     }
     if (m->rref) CHECK(make_entry(rpc, m, m->rref, &m->makes));
     if (m->pass) CHECK(make_entry(rpc, m, m->pass, &m->leaves));
-    /* It would wait for its own result, or for a later call that waits for this one. */
+    /* The call would wait for its own result, or for a later call that waits for this one. */
     return m->self == m->holds ? OK : fail(ERR_USAGE, "the object of this reference is gone");
 }
 
@@ -100,7 +100,7 @@ static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m) {
         peer->followed = m->code == ERR_PEER;
         peer_ends(rpc, peer, PEER_LEFT, "it has left");
         break;
-    default: break; /* a ping: it was heard */
+    default: break; /* a ping: receiving it was enough */
     }
 }
 

@@ -10,9 +10,9 @@
 
 struct local {
     duet_params *params;
-    char *chosen; /* [parameter] 1: it was given */
+    char *chosen; /* [parameter] 1: the caller listed it */
     duet_optimizer *optimizer;
-    struct duet_params place; /* their device only: `params` may be gone at the end */
+    struct duet_params place; /* only for their device: `params` may be freed by then */
     struct local *next;
 };
 
@@ -109,7 +109,7 @@ static int step_local(struct local *l, duet_autograd_context *context) {
 
 int serve_optimizer_step(duet_rpc_call *call, void *context) {
     (void)context;
-    int code = OK; /* without a context backward did not come here: no parameter has a gradient */
+    int code = OK; /* without a context backward never ran here, so no parameter has a gradient */
     duet_autograd_context *in = call->said->entered;
     for (struct local *l = duet_rpc_self(call); l && in && !code; l = l->next)
         code = step_local(l, in);

@@ -83,7 +83,7 @@ void life_deliver(struct life *l, int from, const struct life_message *m) {
         break;
     case LIFE_HELD: l->confirmed[from] += l->confirmed[from] < l->asked[from]; break;
     case LIFE_DROP:
-        if (!o || !o->count[from]) break; /* not its own */
+        if (!o || !o->count[from]) break; /* it holds no reference */
         o->count[from]--;
         check_end(l, o);
     }

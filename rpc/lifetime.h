@@ -34,9 +34,9 @@ struct life_message {
     uint64_t rref;
 };
 
-struct life_object { /* at the owner */
+struct life_object { /* an entry at the owner */
     uint64_t rref;
-    void *value;             /* what references lead to; NULL: made later, or never */
+    void *value;             /* what references refer to; NULL: made later, or never */
     int held;                /* number of holders here */
     int count[MOST_WORKERS]; /* other workers' references */
 };
@@ -48,7 +48,7 @@ struct life {
     uint64_t asked[MOST_WORKERS], confirmed[MOST_WORKERS]; /* HOLDs sent to each owner; HELDs */
     uint64_t gone;                                         /* dead workers, a bit each */
     void (*emit)(void *context, int to, const struct life_message *message);
-    void (*free)(void *context, uint64_t rref, void *value); /* no holder is left */
+    void (*free)(void *context, uint64_t rref, void *value); /* called when no holder is left */
     void *context;
 };
 
@@ -64,10 +64,10 @@ void life_count(struct life *l, uint64_t rref, int worker); /* counts one more f
 /* Asks the owner to count a reference of `worker`. Returns the number to wait for. */
 uint64_t life_ask(struct life *l, int owner, uint64_t rref, int worker);
 int life_confirmed(const struct life *l, int owner, uint64_t number);
-void life_drop(struct life *l, int owner, uint64_t rref); /* releases one of this worker's */
+void life_drop(struct life *l, int owner, uint64_t rref); /* releases one reference of ours */
 
 /* ---- messages ---- */
 void life_deliver(struct life *l, int from, const struct life_message *message);
-void life_gone(struct life *l, int worker); /* the worker has died: its references end */
+void life_gone(struct life *l, int worker); /* the worker has died, so its references end */
 
 #endif

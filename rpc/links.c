@@ -19,7 +19,7 @@
 #include "rpc/sockets.h"
 
 static const int64_t TICK_NS = 1000000000;
-enum { WRITE_US = 100000 }; /* the longest that `attend` does not look at time */
+enum { WRITE_US = 100000 }; /* longest time, in us, between two looks of `attend` at the clock */
 
 /* ---- sending ---- */
 
@@ -27,7 +27,7 @@ enum { WRITE_US = 100000 }; /* the longest that `attend` does not look at time *
 static int write_some(struct peer *p, struct frame *f, int flags) {
     ssize_t n = send(p->fd, f->data + f->sent, f->bytes - f->sent, MSG_NOSIGNAL | flags);
     if (n < 0 && errno != EAGAIN && errno != EINTR)
-        shutdown(p->fd, SHUT_RDWR); /* so reading ends */
+        shutdown(p->fd, SHUT_RDWR); /* makes the reader stop */
     if (n > 0) f->sent += (size_t)n;
     return f->sent == f->bytes;
 }

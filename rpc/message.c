@@ -70,7 +70,7 @@ int message_read(struct message *m, struct frame *f, duet_rpc *rpc, int from) {
     memcpy(&h, f->data, sizeof h);
     *m = (struct message){.frame = f, .kind = (enum message_kind)h.kind, .from = from, .rpc = rpc};
     int code = read_fields(m, &in);
-    if (code) value_drop(&m->value); /* none of it is trusted */
+    if (code) value_drop(&m->value); /* do not trust any part of it */
     if (!code || m->kind != MESSAGE_ANSWER) return code;
     strncpy(m->why, error_message(), sizeof m->why - 1);
     m->code = (uint64_t)code;

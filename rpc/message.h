@@ -54,8 +54,8 @@ struct message {
     uint64_t code;          /* an answer's code, or the kind of LIFE or BYE */
     uint64_t self;          /* the reference whose method is called; 0: none */
     uint64_t rref;          /* CALL: the reference to its result, or 0 */
-    uint64_t worker;        /* LIFE: for whom */
-    uint64_t context, pass; /* autograd's; 0: none. pass: the reference to the pass it leaves */
+    uint64_t worker;        /* LIFE: the worker concerned */
+    uint64_t context, pass; /* ids of the context, and of the pass that the call leaves; 0: none */
     struct path path;       /* CALL: the position of its pass */
     const char *text;       /* CALL: the function; ANSWER: the error */
     struct duet_rpc_value value; /* CALL: a list, the arguments; ANSWER: the result. Owned */
@@ -65,12 +65,12 @@ struct message {
     int wrong;           /* why a call is refused; or OK */
     char why[ERROR_BYTES];
     /* reserved by the worker for a call before it runs */
-    duet_autograd_context *entered; /* which it holds; NULL: none */
-    uint64_t holds;                 /* the object of its method, which the call holds; 0: none */
-    uint64_t makes, leaves;         /* references to its value and its pass, both held; 0: none */
+    duet_autograd_context *entered; /* a context that the call holds; NULL: none */
+    uint64_t holds;                 /* the object whose method it calls, held; 0: none */
+    uint64_t makes, leaves;         /* ids of its value and its pass, both held; 0: none */
 };
 
-static inline int id_worker(uint64_t id) { /* its creator */
+static inline int id_worker(uint64_t id) { /* the worker that created it */
     return (int)(id >> ID_BITS);
 }
 
@@ -80,11 +80,11 @@ void message_begin(struct wire_out *w, const struct message *m);
 struct frame *message_end(struct wire_out *w);
 void frame_free(struct frame *frame); /* NULL is fine */
 
-int header_is_good(const struct message_header *header); /* 0: no correct peer sends it */
+int header_is_good(const struct message_header *header); /* 0: no correct peer sends this */
 /* Takes the frame, which `from` has sent to this worker; the references in it have arrived. Called
  * under the lock. ERR_FAILED: it is invalid; the message then has its kind, and `call` if that was
  * read, and must still be dropped. An invalid answer counts as one with an error. */
 int message_read(struct message *m, struct frame *frame, duet_rpc *rpc, int from);
-void message_drop(struct message *m); /* under the lock; NULL is fine; frees m */
+void message_drop(struct message *m); /* frees m; call it under the lock; NULL is fine */
 
 #endif

@@ -115,7 +115,7 @@ static void refuse_answer(struct duet_future *f) {
 
 static void future_end(struct duet_future *f, int code) {
     struct duet_future **at = &f->rpc->pending;
-    int freed = f->refs == 1; /* by the program */
+    int freed = f->refs == 1; /* 1: the program has freed it */
     while (*at != f)
         at = &(*at)->next;
     *at = f->next;
@@ -137,9 +137,9 @@ void future_answer(duet_rpc *rpc, struct message *answer) {
     struct duet_future *f = rpc->pending;
     while (f && f->id != answer->call)
         f = f->next;
-    if (!f || f->to != answer->from) { /* its caller has given up, or none exists */
+    if (!f || f->to != answer->from) { /* its caller has given up, or never existed */
         message_drop(answer);
-    } else if (answer->code) { /* worker, function, cause */
+    } else if (answer->code) { /* the error names worker, function and cause */
         int code = fail((int)answer->code, "rpc: worker '%s': %s: %s", rpc->peers[f->to].name,
                         f->function, answer->text);
         message_drop(answer);
@@ -182,7 +182,7 @@ static void future_wait(struct duet_future *f) {
     if (done) return;
     duet_device *paused = pause_begin(rpc);
     pthread_mutex_lock(&rpc->lock);
-    while (!f->done) /* its deadline, the worker's death and the end of this worker end it */
+    while (!f->done) /* the deadline, the peer's death or the end of this worker also sets `done` */
         if (rpc_wait(rpc, &f->ended, f->deadline)) futures_expire(rpc);
     pthread_mutex_unlock(&rpc->lock);
     pause_end(rpc, paused);

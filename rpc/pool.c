@@ -27,7 +27,7 @@ static void call_thread(struct pool *p) {
         pthread_cond_signal(&p->work);
         return;
     }
-    if (p->count - p->waiting >= p->limit) return; /* the next idle thread takes it */
+    if (p->count - p->waiting >= p->limit) return; /* the next idle thread will take the job */
     p->count++;
     if (thread_start(&thread, thread_of_pool, p))
         p->count--;
@@ -45,7 +45,7 @@ static void run_first(struct pool *p) {
     pthread_mutex_lock(&p->lock);
 }
 
-static _Thread_local const struct pool *pool_of_thread; /* NULL: of no pool */
+static _Thread_local const struct pool *pool_of_thread; /* NULL: the thread is in no pool */
 
 static void *thread_of_pool(void *argument) {
     struct pool *p = argument;
@@ -61,7 +61,7 @@ static void *thread_of_pool(void *argument) {
         }
     }
     p->count--;
-    call_thread(p); /* the signal was for another thread */
+    call_thread(p); /* the signal may have been meant for another thread */
     pthread_cond_broadcast(&p->ended);
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -108,7 +108,7 @@ void pool_close(struct pool *p) {
     pthread_cond_broadcast(&p->work);
     while (p->count)
         pthread_cond_wait(&p->ended, &p->lock);
-    while (p->first) /* jobs that end values and contexts must run */
+    while (p->first) /* remaining jobs that free values and contexts must still run */
         run_first(p);
     pthread_mutex_unlock(&p->lock);
     pthread_mutex_destroy(&p->lock);

@@ -24,7 +24,7 @@ struct pool {
     pthread_cond_t work, ended;
     struct job *first, *last;
     int queued, limit, stop;
-    int count, idle, waiting; /* numbers of threads: all, without a job, inside pool_pause */
+    int count, idle, waiting; /* numbers of threads: in all, without a job, inside pool_pause */
 };
 
 void pool_open(struct pool *pool, int limit);

@@ -17,14 +17,14 @@ enum { HELLO_MAGIC = 0x48505244, WIRE_VERSION = 10 };
 enum { HELLO_NAME = 128, PLACE_BYTES = 64, NONCE_BYTES = 32, PROOF_BYTES = 32 };
 
 struct opening {
-    uint32_t magic, version;    /* in the machine's byte order: another order fails here */
+    uint32_t magic, version;    /* in the machine's byte order, so a mismatch fails here */
     uint8_t nonce[NONCE_BYTES]; /* random, for each connection */
 };
 
 struct hello {
     int32_t rank, world;
     char name[HELLO_NAME];
-    char place[PLACE_BYTES]; /* where it listens: "HOST:PORT"; "": nowhere, or known to all */
+    char place[PLACE_BYTES]; /* where it listens: "HOST:PORT"; "": nowhere, or where all know */
 };
 
 /* ERR_USAGE: the peer is no worker, or has another version. */

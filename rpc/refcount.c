@@ -69,14 +69,14 @@ static int wait_confirmed(duet_rpc *rpc, const duet_rref *r, uint64_t number) {
 }
 
 int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to) {
-    uint64_t asked[MOST_WORKERS] = {0}; /* the last number of each owner */
+    uint64_t asked[MOST_WORKERS] = {0}; /* number of the last HOLD sent to each owner */
     int code = OK;
     pthread_mutex_lock(&rpc->lock);
     for (int i = 0; i < w->passed_count && !code; i++)
         code = owner_is_here(rpc, w->passed[i]);
     for (int i = 0; i < w->passed_count && !code; i++) {
         const duet_rref *r = w->passed[i];
-        if (r->owner == to) continue; /* it counts it when it comes */
+        if (r->owner == to) continue; /* the owner counts the reference on arrival */
         if (r->owner == rpc->rank)
             life_count(&rpc->life, r->id, to);
         else

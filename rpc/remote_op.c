@@ -105,7 +105,7 @@ static int enter_result(struct remote_op *op, struct duet_rpc_value *v, int *wan
             CHECK(enter_result(op, (struct duet_rpc_value *)&v->items[i], wanted));
     if (v->type != DUET_RPC_TENSOR || v->tensor->t.dtype != DTYPE_F32) return OK;
     int number = op->pass->context ? v->count - 1 : -1;
-    if (number >= 0 && op->received[number]) { /* to_here once more: the gradients are added */
+    if (number >= 0 && op->received[number]) { /* a second to_here: its gradients are added */
         duet_tensor_free(v->tensor);
         *v = duet_rpc_var(duet_multiply_number(t, op->received[number], 1));
         return tape_error(t);

@@ -28,7 +28,7 @@
 enum { LEAST_SECRET = 16, ADDRESS_BYTES = 320 };
 enum { OPENING_MS = 1000, DIAL_REST_MS = 5, LOOK_MS = 50 };
 
-struct words { /* the second thing that a side says */
+struct words { /* the second message of each side */
     struct hello hello;
     uint8_t proof[PROOF_BYTES];
 };
@@ -41,7 +41,7 @@ struct roll {
 
 struct meeting {
     duet_rpc *rpc;
-    int listener; /* -1: there is none */
+    int listener; /* -1: not listening */
     int64_t deadline;
     char first[ADDRESS_BYTES]; /* where rank 0 listens */
     char hint[ERROR_BYTES];    /* a likely reason for a missing worker; "": none */

@@ -142,7 +142,7 @@ static int run_function(duet_rpc_call *call) {
     call->args = m->value;
     m->value = duet_rpc_none();
     if (!code) {
-        fail(OK, "%s", ""); /* the thread may have the text of an earlier call */
+        fail(OK, "%s", ""); /* the thread may still have the message of an earlier call */
         code = call->run(call, call->context_of_run);
         if (code && !*error_message()) fail(code, "it returned %d without an error message", code);
     }
@@ -183,7 +183,7 @@ static void send_answer(duet_rpc_call *call, int code) {
         answer.text = failed.text;
         message_begin(w, &answer);
     }
-    struct frame *f = message_end(w); /* without one the caller's deadline ends the call */
+    struct frame *f = message_end(w); /* without a frame the caller's deadline ends the call */
     pthread_mutex_lock(&call->rpc->lock);
     if (f) send_frame(call->rpc, m->from, f);
     pthread_mutex_unlock(&call->rpc->lock);

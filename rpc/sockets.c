@@ -63,7 +63,7 @@ static int socket_open(int *fd, struct address *a, int beyond, const char *addre
 
 static void send_at_once(int fd) {
     const int yes = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes); /* of no meaning to a unix socket */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes); /* no effect on a unix socket */
 }
 
 int socket_listen(int *fd, int beyond, const char *address) {

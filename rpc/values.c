@@ -32,7 +32,7 @@ static int write_var(struct wire_out *w, duet_var *x) {
                     "with a duet_autograd_call_pass, send vars");
     CHECK(duet_tape_error(l->tape));
     if (!x) return fail(ERR_USAGE, "rpc: a var is NULL");
-    for (int i = 0; i < l->count; i++) /* each has its own gradient */
+    for (int i = 0; i < l->count; i++) /* each var has its own gradient */
         if (l->var[i] == x) x = duet_multiply_number(l->tape, x, 1);
     x = to_plain(l->tape, x);
     CHECK(duet_tape_error(l->tape));

@@ -138,8 +138,8 @@ static int read_value(struct wire_in *w, struct duet_rpc_value *v, int depth);
 static int read_list(struct wire_in *w, struct duet_rpc_value *v, int depth) {
     uint32_t count = 0;
     CHECK(wire_get(w, &count, sizeof count));
-    /* Each item takes at least a byte: impossible counts are refused. Arguments are a list
-     * themselves. */
+    /* Each item takes at least a byte, so impossible counts are refused. The arguments are
+     * themselves a list. */
     if (count > w->bytes - w->at || depth > DEEPEST_LIST) return broken_value();
     struct duet_rpc_value *items = calloc((size_t)count + 1, sizeof *items);
     if (!items) return fail(ERR_MEMORY, "rpc: out of host memory for a list of %u", count);

@@ -18,9 +18,9 @@
 #include "duet.h"
 
 enum {
-    MOST_VARS = 16,        /* in a message */
-    MOST_VALUES = 1 << 20, /* in a call or a list */
-    DEEPEST_LIST = 16,     /* lists in lists */
+    MOST_VARS = 16,        /* per message */
+    MOST_VALUES = 1 << 20, /* per call or list */
+    DEEPEST_LIST = 16,     /* nesting of lists */
     WIRE_NAME = 128        /* bytes of a name, with its final 0 */
 };
 
@@ -37,8 +37,7 @@ struct wire_out {
     int passed_count;
     int numbered; /* 1: tensors received as VAR are VAR again, with the same number */
 };
-int wire_error(
-    const struct wire_out *w); /* out of host memory, or too large: the same for all puts */
+int wire_error(const struct wire_out *w); /* out of host memory, or too large */
 void wire_put(struct wire_out *w, const void *data, size_t bytes);
 #define wire_put_as(w, type, value) wire_put(w, &(type){(type)(value)}, sizeof(type))
 void wire_put_text(struct wire_out *w, const char *text);

@@ -34,8 +34,8 @@ struct mpi_call {
     const struct group_call *call;
     size_t element;
     struct wait *wait;
-    struct blocks gives, gets; /* to each rank, and from it */
-    int own;                   /* bytes of the input or output that consists of one block */
+    struct blocks gives, gets; /* sent to each rank, and received from it */
+    int own;                   /* bytes of an input or output that is a single block */
 };
 
 /* The lengths of the blocks that this rank sends to each rank, or receives from it. */
@@ -96,7 +96,7 @@ static int reduce(const struct mpi_call *c, double scale) {
     void *to = is_root ? call->output : malloc(call->count * c->element + 1);
     if (!to) return fail(ERR_MEMORY, "reduce: out of host memory: free some");
     int code = line_sum(c->line, call->how, scale, call->input, to, call->count, c->wait);
-    if (!is_root && !code) free(to); /* after an error MPI may still write there */
+    if (!is_root && !code) free(to); /* after an error MPI may still write to it */
     return code;
 }
 
@@ -127,7 +127,7 @@ static int run(struct mpi_call *c, const size_t *sizes) {
     }
     CHECK(line_blocks(&c->gives, c->line->n, gives, c->element));
     CHECK(line_blocks(&c->gets, c->line->n, gets, c->element));
-    c->own = (int)bytes; /* fewer than the blocks of all */
+    c->own = (int)bytes; /* one rank's block only */
     return mpi_wait(c->line->net, begin[call->what](c, &request), &request, c->wait);
 }
 

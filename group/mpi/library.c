@@ -11,7 +11,7 @@
 #error "mk/mpi.mk looks for Open MPI"
 #endif
 
-static const char LIBRARY[] = "libmpi.so.40"; /* of Open MPI 3, 4 and 5 */
+static const char LIBRARY[] = "libmpi.so.40"; /* the same in Open MPI 3, 4 and 5 */
 
 #define FUNCTION(name) {"MPI_" #name, offsetof(struct mpi, name)},
 #define OBJECT(type, name, symbol) {symbol, offsetof(struct mpi, name)},
@@ -21,12 +21,12 @@ static const struct {
 } symbols[] = {MPI_FUNCTIONS(FUNCTION) MPI_OBJECTS(OBJECT)};
 
 int mpi_load(struct mpi *mpi) {
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL); /* its plug-ins need its names */
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL); /* its plug-ins need its symbols */
     if (!library)
         return fail(ERR_USAGE, "MPI: %s: install libopenmpi3, or the Open MPI of this machine",
                     dlerror());
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        /* if the program is linked with MPI, the objects are its own copies */
+        /* in a program that is linked with MPI, these objects are the program's copies */
         void *symbol = dlsym(RTLD_DEFAULT, symbols[i].symbol);
         if (!symbol)
             return fail(ERR_USAGE, "MPI: %s has no %s: install Open MPI 4 or 5", LIBRARY,

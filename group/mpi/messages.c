@@ -73,7 +73,7 @@ static int receive(struct line *line, struct work *work, struct wait *wait) {
     }
     work->source = status.MPI_SOURCE;
     if (!code) code = judge_message(work, &head, work->source);
-    if (!code) free(other); /* after an error MPI may still write there */
+    if (!code) free(other); /* after an error MPI may still write to it */
     return code;
 }
 

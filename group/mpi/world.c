@@ -95,7 +95,7 @@ static int begin(void *context) {
     CHECK(choose_sums(&place));
     mpi->Initialized(&initialized);
     if (initialized)
-        mpi->Query_thread(&threads); /* the program's own doing */
+        mpi->Query_thread(&threads); /* the program initialised MPI itself */
     else
         CHECK(mpi_result(net, mpi->Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &threads),
                          "MPI_Init"));
@@ -180,7 +180,7 @@ static void close_world(struct network *net) {
     struct failures before = {.code = OK};
     int stuck = 0;
     if (!net) return;
-    failures_add(&before, ERR_FAILED); /* the caller's error text stays */
+    failures_add(&before, ERR_FAILED); /* keeps the caller's error message */
     int together = net->beats.running && leave_together(net);
     beats_stop(net);
     int64_t limit_ns = together ? net->comm->timeout_ns : FAILED_NS;

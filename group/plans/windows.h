@@ -37,7 +37,7 @@ enum { MAILBOX_PIECES = 4 };
 
 struct window_request {
     enum collective what;
-    enum allreduce_algorithm algorithm; /* for an all-reduce: one that has a plan */
+    enum allreduce_algorithm algorithm; /* for an all-reduce: an algorithm that has a plan */
     int n, rank;
     int root;      /* for BROADCAST, REDUCE, GATHER, SCATTER; SEND: the sender */
     int peer;      /* SEND: the receiver */
@@ -45,7 +45,7 @@ struct window_request {
     size_t stride; /* elements from one block of INPUT or OUTPUT to the next, at least count */
     size_t window; /* elements in a window; SEND: in one of the n mailboxes of `scratch` */
     size_t first;  /* SEND: pieces that this sender has already sent to this receiver */
-    size_t head;   /* SEND: elements before the piece in each place of a mailbox */
+    size_t head;   /* SEND: elements before the piece in each slot of a mailbox */
     /* Not 0: an eager call, through slots (plans/slots.c); the value is half the number of a rank's
      * slots. `what` is then not SEND, and an all-reduce is oneshot. `window` is the number of
      * elements in a slot, which holds a rank's INPUT; stride is count. */
@@ -58,7 +58,7 @@ struct window_request {
      * all has the same size for each, and the terms of a sum have one size. Only plan_build_window
      * reads this. */
     const size_t *sizes;
-    struct plan_config config; /* an allreduce uses its scratch, all others align */
+    struct plan_config config; /* an all-reduce uses its scratch, all others only align */
 };
 
 /* Builds the list of steps of request->rank; plan_free releases it. All ranks pass the same
