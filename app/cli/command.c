@@ -107,7 +107,7 @@ static const char *find_model_file(int argc, char **argv, const struct duet_mode
 
 /* A model that cannot be used is a mistake in the program, and no option could fix it. */
 static int check_own(const struct duet_model *own) {
-    enum { NAME_BYTES = 64 }; /* the length that names have in results */
+    enum { NAME_BYTES = 64 }; /* names in results are at most this long */
     if (!own) return OK;
     if (!own->name || !*own->name || strlen(own->name) >= NAME_BYTES)
         return fail(ERR_USAGE, "struct duet_model: the name must have 1 to %d characters",

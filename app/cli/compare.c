@@ -24,7 +24,7 @@ static void write_runs(const void *what, struct json_writer *w) {
     json_array(w, "runs");
     for (int mode = 0; mode < MODE_COUNT; mode++) {
         const struct run_record *run = &c->run[mode];
-        if (!run->devices && !*c->full[mode]) continue; /* left out */
+        if (!run->devices && !*c->full[mode]) continue; /* the mode was left out */
         results_run(w, mode_name(mode), mode_title(mode), c->full[mode], run);
         if (c->judged[mode])
             verdict_json(w, "verdict", &c->verdict[mode], run);
@@ -174,11 +174,11 @@ static int run(struct run_config *config, int chapter) {
     if (chapter) printf("\n");
     for (int mode = 0; chapter && mode < MODE_COUNT; mode++)
         if (comparison->run[mode].devices) chapter_line(stdout, &comparison->run[mode]);
-    double held[2] = {0, 0}; /* of the lesson */
+    double held[2] = {0, 0}; /* used by the lesson */
     struct failures all = {0};
     failures_add(&all, code);
     if (chapter && !code) failures_add(&all, lesson_run(config, held, &result));
-    failures_add(&all, write_files(&files, comparison, command, NULL)); /* also if models differ */
+    failures_add(&all, write_files(&files, comparison, command, NULL)); /* even if models differ */
     code = failures_end(&all);
     if (chapter && !code && !config->model.options.own) next_commands();
     if (chapter && !code) code = in_short(comparison, held);
@@ -222,7 +222,7 @@ int command_demo(int argc, char **argv, const struct duet_model *own) {
     struct run_config config;
     run_config_default(&config);
     run_config_own(&config, own);
-    config.epochs = 0; /* not given */
+    config.epochs = 0; /* stands for: not given */
     int code = run_options_parse(&options, argc, argv, &config);
     if (code) return report_error(code);
     if (options.help) return command_usage(&options, own), 0;

@@ -16,7 +16,7 @@ struct words {
     struct doctor_config config;
     const char *json; /* path of the JSON file; NULL: not asked for */
     int details;
-    /* Consecutive checks of one subject that are ok share one line: "cpu: 96 checks". */
+    /* Consecutive passed checks of one subject share a line: "cpu: 96 checks". */
     char subject[CHECK_NAME_BYTES];
     int ok;
 };
@@ -109,7 +109,7 @@ static int examine(struct words *w, struct findings *findings) {
                findings_count(findings, FINDING_OK), findings_count(findings, FINDING_OFF),
                findings_count(findings, FINDING_NOT_HERE), (unsigned long long)w->config.seed,
                seconds);
-        fflush(stdout); /* before the line on stderr */
+        fflush(stdout); /* so that it precedes the line on stderr */
         /* If the file cannot be written either, the failed check is the error to report. */
         struct failures first = {0};
         failures_add(&first, code);

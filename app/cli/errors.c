@@ -22,10 +22,10 @@ static void clear_line(void) {
 }
 
 int report_error(int code) {
-    /* All ranks of mpirun read one command line. The first on each machine says what is wrong with
-     * it, and mpirun then ends the others. A rank that is still there has its own error. */
+    /* All ranks under mpirun read one command line. The first on each machine reports what is wrong
+     * with it, and mpirun then ends the others. A rank that is still running has its own error. */
     if (code == ERR_USAGE && environment_is_of_a_later_rank()) sleep(10);
-    setvbuf(stderr, NULL, _IOLBF, 0); /* a line is one write: the ranks share the file */
+    setvbuf(stderr, NULL, _IOLBF, 0); /* writes whole lines, since the ranks share the file */
     if (code && code != ERR_READER) {
         clear_line();
         fprintf(stderr, "%s: ", program_name());
@@ -44,7 +44,7 @@ static void warn_not_finite(const char *title, const struct run_record *run) {
 }
 
 void warn_of_run(const char *title, const struct run_record *run) {
-    fflush(stdout); /* before the lines on stderr */
+    fflush(stdout); /* so that it precedes the lines on stderr */
     warn_not_finite(title, run);
     if (!*run->unreduced) return;
     struct text text = {.used = 0};

@@ -83,7 +83,7 @@ static int runs(struct run_config *config, struct run_record *dp, struct run_rec
 int lesson_run(const struct run_config *demo, double held[2], struct job_result *result) {
     struct run_config config;
     settings(&config, demo);
-    if (config.devices < 2) return OK;               /* DP costs nothing there */
+    if (config.devices < 2) return OK;               /* on one device DP costs nothing */
     struct run_record *two = calloc(2, sizeof *two); /* DP, DDP: too large for a small stack */
     if (!two) return fail(ERR_MEMORY, "demo: out of host memory");
     printf("\n");

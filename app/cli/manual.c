@@ -90,7 +90,7 @@ static int print_choices(const struct option *option) {
     if (!strchr(value, '|')) return 0;
     printf("    %s) words=\"", option->name);
     for (; *value; value++) {
-        if (strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")) { /* V, a number: not a word */
+        if (strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")) { /* V stands for a number, not a word */
             value += strcspn(value, "|");
             if (!*value) break;
         }

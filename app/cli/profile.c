@@ -76,19 +76,19 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
         way_apply(i, &base);
         if (compare_leaves_out(config, base.mode)) continue;
         int code = job_run_titled(way_name(i), &base, &p->run[i], result);
-        base.warned = 1; /* once is enough */
+        base.warned = 1; /* do not warn again */
         if (code == ERR_MEMORY && !result->signal) {
             way_note_full(p, full = i, &base, width);
             continue;
         }
-        if (code && !p->run[i].steps) record_free(&p->run[i]); /* there is nothing in it */
+        if (code && !p->run[i].steps) record_free(&p->run[i]); /* the record is empty */
         CHECK(code);
-        /* the same for all; known only now, since a job looks for GPUs and the launcher does not */
+        /* all ways use the kind that the first job found; the launcher does not look for GPUs */
         snprintf(base.device, sizeof base.device, "%s", p->run[i].kind);
         warn_of_run(way_name(i), &p->run[i]);
     }
     int counted = ways_count_as_pytorch(p, config);
-    if (config->as_pytorch) CHECK(counted); /* otherwise the findings leave it out */
+    if (config->as_pytorch) CHECK(counted); /* otherwise the findings omit PyTorch's memory */
     show(p, config, &base, width);
     if (full < 0) return OK;
     ways_show_what_fits(p, config, width);

@@ -162,7 +162,7 @@ int command_scale(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(run_files_open(&files, &config.run), code, done);
     code = scale_run(&scale, show_row, NULL, &result);
     if (code && code != ERR_CHECK) goto done;
-    /* The table is complete even if bits differ, which is then the error to report. */
+    /* The table is complete even if bits differ; the difference is then the error to report. */
     struct failures all = {0};
     failures_add(&all, code);
     scale_table_notes(&scale);

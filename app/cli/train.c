@@ -91,7 +91,7 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     failures_add(&all, code); /* a failure of one file must not prevent the other */
     warn_of_run(NULL, record);
     say_result(&config, record);
-    /* if a run stops before its first step, the old files are worth more */
+    /* if a run stops before its first step, keep the old files */
     if (record->steps || !result.stopped)
         failures_add(&all, write_files(&files, record, result.stopped ? all.text : NULL));
     code = failures_end(&all);

@@ -36,17 +36,17 @@ struct held_out {
     const struct series *series;
     const char *gpu;
     struct trust_cell cell;
-    double error; /* in per cent, without its sign */
+    double error; /* absolute error in percent */
 };
 struct held_outs {
-    struct series *all; /* the published ones */
+    struct series *all; /* all published series */
     struct held_out row[MOST_ROWS];
     int count;
 };
 
 struct score {
-    int rows, within[3];         /* of the clock, N0, N1 */
-    double sum[3], clock_sum[3]; /* clock_sum, clock_within: the clock's, on the rows of each */
+    int rows, within[3];         /* rows within the error of the clock, N0, N1 */
+    double sum[3], clock_sum[3]; /* clock_sum, clock_within: the clock's, on the same rows */
     int with[3], clock_within[3];
 };
 
@@ -66,9 +66,9 @@ static double nearest_says(const struct series *all, const struct series *s,
                            const struct series_point *p) {
     const struct series_point *own = at_gpus(s, 1), *one, *many;
     double best = INFINITY, says = 0;
-    /* another batch has another slow-down */
+    /* the slow-down depends on the batch size */
     if (!own || p->batch != s->point[0].batch) return 0;
-    enum { FAMILY = 3 }; /* letters: "res", "vgg" */
+    enum { FAMILY = 3 }; /* characters: "res", "vgg" */
     for (const struct series *other = all; *other->table; other++) {
         if (strcmp(other->table, s->table) || strcmp(other->machine, s->machine) ||
             other->way != s->way || other == s || other->precision != s->precision)
@@ -153,7 +153,7 @@ static int hold_out_again(const struct series *s, const struct series_point *p,
     } else {
         if (p->role == 'f' || s->point[0].gpus > 1 || p->gpus == 1) return OK;
         int code = fit_given(s, &clock);
-        if (code) return code == ERR_USAGE ? OK : code; /* the host alone takes that time */
+        if (code) return code == ERR_USAGE ? OK : code; /* the host alone takes longer */
     }
     CHECK(model_point(s, p, &clock, result, &half));
     hold_out(all, s, &clock, result, p);
@@ -174,7 +174,7 @@ static int show_point(const struct hardware *h, const struct series *s,
     double ms = (double)result.step_ns * 1e-6,
            near = half > 0 ? half : nearest_says(all->all, s, p);
     const struct series_point *alone = at_gpus(s, 1);
-    /* the batch of a GPU may shrink */
+    /* the batch per GPU may shrink */
     double one = alone ? alone->ms * p->batch / s->point[0].batch : 0;
     if (strchr("thb", p->role)) hold_out(all, s, &clock, &result, p);
     CHECK(hold_out_again(s, p, clock, &result, all));
@@ -188,7 +188,7 @@ static int show_point(const struct hardware *h, const struct series *s,
            fabs(error[0]) > 10 ? "  miss" : "");
     validation_command(s, p, clock.machine, &text);
     if (commands) printf("    %s\n", text.words);
-    fflush(stdout); /* a row takes seconds */
+    fflush(stdout); /* each row takes seconds */
     for (int i = 0; i < SCORES; i++)
         if (strchr(scored[i].roles, p->role) && (!scored[i].mixed || s->precision == CLOCK_AMP))
             count(&scores[i], error, has);
@@ -286,7 +286,7 @@ static void show_trust(const struct held_outs *all) {
             widths[i] = stated(all, &all->row[i].cell, &all->row[i], leave, &rows);
             within += all->row[i].error <= widths[i];
         }
-        trust_quantile(widths, all->count); /* sorts them */
+        trust_quantile(widths, all->count); /* sorts `widths` */
         printf("%s\n  %-30s%d (%.1f %%), its median +-%.0f %%", leave ? ";" : "", left[leave],
                within, 100.0 * within / (all->count ? all->count : 1),
                all->count ? widths[all->count / 2] : 0);

@@ -8,7 +8,7 @@
 struct clock_words {
     char gpu[128], machine[512], what_if[96];
     enum clock_precision precision;
-    int nodes; /* machines, joined by their network; 0: one */
+    int nodes; /* number of machines joined by their network; 0: one */
 };
 
 /* Looks up the names for the event loop: sets *clock, and *hardware, which has them; hardware_free

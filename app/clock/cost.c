@@ -106,8 +106,8 @@ int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *k) 
     if (k->work.of == WORK_FREE || cost_leaves_out(c, k)) return 0;
     if (!k->work.eager && !k->work.bytes) return 0;
     struct parts p = parts_of(c, k);
-    /* if an eager program needs one kernel where Duet has several, it is paid for once; the two
-     * gradients of a product are two kernels */
+    /* If an eager program runs one kernel where Duet runs several, only one launch is charged. The
+     * two gradients of a product are two kernels. */
     int product = k->work.of != WORK_POINTWISE && k->work.of != WORK_NORM;
     double launch = !k->work.eager && !product ? 0 : p.launch_ns;
     double ns = fmax(p.flops_ns, p.memory_ns) + p.small_ns;
@@ -144,7 +144,7 @@ static double eager_us(const struct clock_config *c, const struct scheduled *e) 
         return (e->work.eager + ADDITION * e->work.additions + casts) *
                (e->facts.phase == PHASE_BACKWARD ? m->backward_us : m->forward_us);
     case SCHEDULED_COPY:
-        if (e->facts.phase == PHASE_REPLICATE && e->from != e->to) /* device 0 has one, too */
+        if (e->facts.phase == PHASE_REPLICATE && e->from != e->to) /* device 0 also gets a copy */
             return m->replicate_us * tensors_of(c, e) * copies;
         return e->facts.phase == PHASE_NONE ? 0 : m->forward_us;
     case SCHEDULED_GROUP:
@@ -200,14 +200,14 @@ double cost_moved_bytes(const struct clock_config *c, const struct scheduled *e)
  * stores of 128 bytes that stay whole, as over NVLink. */
 enum { PROTOCOLS = 3 }; /* LL, LL128, Simple */
 struct nccl_row {
-    double base_us, part;      /* of the bandwidth */
-    double hop_part, net_part; /* of a hop's latency with the ring's Simple */
+    double base_us, part;      /* part: fraction of the bandwidth */
+    double hop_part, net_part; /* fractions of a hop's latency in ring Simple */
 };
 static const struct nccl_row nccl_ring[PROTOCOLS] = {
     {6.6, 0.5, 0.18, 0.19}, {14, 0.92, 0.50, 0.29}, {8.4, 1, 1, 1}};
 static const struct nccl_row nccl_tree[PROTOCOLS] = {
     {6.8, 1 / 3.8, 0.18, 0.36}, {14, 7.0 / 9, 0.35, 0.61}, {8.4, 0.92, 0.94, 1}};
-static const double LONGEST_LL128_HOP_US = 4; /* NVLink's are shorter, those of PCIe longer */
+static const double LONGEST_LL128_HOP_US = 4; /* hops over NVLink are shorter, over PCIe longer */
 
 static double ring_gbs(const struct clock_config *c, int ranks, double *hop_us) {
     const struct machine *m = c->machine;

@@ -44,17 +44,17 @@ struct clock_config {
     const struct gpu_spec *gpu;
     const struct machine *machine;
     enum clock_precision precision;
-    int devices;              /* in a node */
-    double nodes;             /* equal nodes, of which one is simulated; 0: one */
+    int devices;              /* devices per node */
+    double nodes;             /* identical nodes, only one of which is simulated; 0: one */
     int tensors;              /* parameter tensors of the model */
-    uint64_t parameter_bytes; /* of all of them */
+    uint64_t parameter_bytes; /* bytes of all parameters */
     int pageable;             /* 1: batches are in host memory that is not pinned */
-    enum phase last_phase;    /* the measured step ends with it; PHASE_NONE: a whole step */
+    enum phase last_phase;    /* the measured step ends with this phase; PHASE_NONE: a whole step */
     enum clock_kind kind;
     enum clock_way way;
-    double given;       /* a factor on all kernels, from the given time of one GPU; 0: none */
-    double given_error; /* two given times: their distance from the prediction, in percent; -1: one
-                         * time of another batch, with the error of any other time */
+    double given;       /* a factor on all kernels, from a measured time on one GPU; 0: none */
+    double given_error; /* two measured times: their distance from the prediction, in percent; -1:
+                         * one time, of another batch, with the usual error */
     struct what_if what_if;
 };
 

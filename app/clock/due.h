@@ -11,8 +11,8 @@ struct due {
     int64_t ns;
     uint64_t order; /* set by due_push */
     enum due_kind kind;
-    int of;                   /* the thread or the stream */
-    uint32_t change;          /* END, TRANSFERS: the event is outdated if this has changed since */
+    int of;                   /* index of the thread or stream */
+    uint32_t change;          /* END, TRANSFERS: the event is stale if this has changed since */
     struct transfer transfer; /* BEGIN */
 };
 
@@ -21,7 +21,7 @@ struct due_heap {
     struct due *list; /* [count] */
     int count, room;
     uint64_t order;
-    int failed; /* 1: out of host memory for an event */
+    int failed; /* 1: no host memory for an event */
 };
 
 void due_push(struct due_heap *heap, struct due due);

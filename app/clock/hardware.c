@@ -47,9 +47,9 @@ static void cut(struct line *l) {
 
 struct key {
     const char *name;
-    double *number; /* a number, or: */
+    double *number; /* sets a number, or */
     int *whole;
-    char *text; /* a name */
+    char *text; /* a name instead */
     double lowest, highest;
 };
 
@@ -202,7 +202,7 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
 static int read_nodes(struct hardware *h, const struct machine *m, const struct line *l,
                       const char *word, int *first, int *last) {
     int one = 0, range = 0, n = sscanf(word, "gpu%d%n-%d%n", first, &one, last, &range);
-    if (n >= 1) { /* the whole word is read: "gpu0x" is not a GPU */
+    if (n >= 1) { /* the whole word must match: "gpu0x" is not a GPU */
         if (n == 1) *last = *first;
         int all = (size_t)(n == 1 ? one : range) == strlen(word);
         if (all && *first >= 0 && *first <= *last && *last < m->gpus) return OK;

@@ -22,11 +22,11 @@ struct gpu_spec {
     char name[HARDWARE_NAME];
     double fp32;    /* TFLOP/s in float32 */
     double tensor;  /* TFLOP/s in TF32, dense; 0: it has no TF32 */
-    double half;    /* in float16 with sums in float32, dense; default: twice TF32 */
-    double gbs;     /* GB/s of its memory */
+    double half;    /* TFLOP/s in float16 with float32 sums, dense; default: twice TF32 */
+    double gbs;     /* memory bandwidth in GB/s */
     double gib;     /* GiB of memory */
     double reached; /* the fraction of gbs that memory-bound kernels reach */
-    int pcie;       /* its generation; without --machine it selects pc-pcie3, 4 or 5 */
+    int pcie;       /* PCIe generation; without --machine it selects pc-pcie3, 4 or 5 */
 };
 
 struct link_spec {
@@ -37,22 +37,22 @@ struct link_spec {
 struct machine {
     char name[HARDWARE_NAME];
     char gpu[HARDWARE_NAME];  /* the GPU for which its numbers were fitted; "": any */
-    int gpus;                 /* of a node */
+    int gpus;                 /* GPUs of a node */
     struct net net;           /* of a node */
     struct link_spec network; /* between nodes, per card; "": only one node */
     double cards;             /* network cards per node */
 
     /* Fitted or measured numbers; docs/clock.md names their defaults and sources. */
     double sum_gbs;                 /* bus bandwidth of an allreduce; 0: from the links */
-    double exposed;                 /* the fraction of a sum's time by which it delays backward */
-    double links;                   /* a factor on the rates of its links */
-    double pageable_gbs;            /* from unpinned host memory */
-    double forward_us, backward_us; /* host time of an eager operation */
-    double replicate_us;            /* for each parameter tensor and device */
-    double hook_us;                 /* in DDP for each parameter tensor */
+    double exposed;                 /* the part of an allreduce's time that delays backward */
+    double links;                   /* a factor on the rates of all links */
+    double pageable_gbs;            /* copies from unpinned host memory */
+    double forward_us, backward_us; /* host time of one eager operation */
+    double replicate_us;            /* host time for each parameter tensor and device */
+    double hook_us;                 /* in DDP: host time for each parameter tensor */
     double scale;                   /* a factor on the time of every kernel */
     int fitted;                     /* 1: fitted to published rows of this machine */
-    double error;                   /* percent, if the file states it; else 0 */
+    double error;                   /* error in percent, if the file states it; else 0 */
     int is_like;                    /* 1: an alias of its machine, unless a join follows */
 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 enum { NOWHERE = -1 };
-static const double UNBOUND = 1e9; /* the rate of what crosses no link */
+static const double UNBOUND = 1e9; /* the rate of transfers that cross no link */
 
 static int node_of(int device) {
     return device < 0 ? NET_HOST : device;

@@ -14,7 +14,7 @@ enum { NET_NODES = MAX_DEVICES + 32, NET_LINKS = 256, NET_HOPS = 8 };
 
 struct net_link {
     int a, b;       /* nodes: GPU g is g, switches begin at MAX_DEVICES, the host is NET_HOST */
-    double gbs, us; /* in each direction, and before the first byte */
+    double gbs, us; /* bandwidth in each direction, and latency */
 };
 enum { NET_HOST = MAX_DEVICES };
 
@@ -26,7 +26,7 @@ struct net {
 /* A path: links with a direction each, 2 * link + (1: from b to a). */
 struct net_way {
     int hops, hop[NET_HOPS];
-    double us; /* the sum over its links */
+    double us; /* the sum of the links' latencies */
 };
 
 /* Finds the path with the fewest links; among equals, the one whose slowest link is fastest.

@@ -33,8 +33,8 @@ void clock_result(const struct span_log *spans, struct clock_result *r) {
         int32_t of = x->step;
         if (of == step) add(r, x);
         int64_t *latest = of == step ? &end : &end_before;
-        /* the copy stream already brings in the batch of the next step, and a stream may have begun
-         * to wait for it */
+        /* the copy stream already loads the next step's batch, and a stream may have begun to wait
+         * for it */
         if (x->lane == LANE_COPY || x->waiting || of < step - 1 || of > step) continue;
         if (x->end_ns > *latest) *latest = x->end_ns;
     }

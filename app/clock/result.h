@@ -12,7 +12,7 @@ struct clock_result {
     int64_t step_ns;              /* from the end of the previous step to its end */
     int64_t busy_ns[MAX_DEVICES]; /* compute stream, without waits */
     /* of device 0: */
-    int64_t phase_ns[PHASE_COUNT]; /* of its busy_ns */
+    int64_t phase_ns[PHASE_COUNT]; /* parts of its busy_ns */
     int64_t comm_ns;               /* communication stream */
     int64_t comm_wait_ns;          /* compute stream, waiting for comm */
 };

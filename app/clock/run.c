@@ -19,16 +19,16 @@ struct thread {
 
 struct queued {
     const struct scheduled *entry;
-    int64_t from_ns; /* it cannot begin before */
+    int64_t from_ns; /* it cannot begin before this time */
 };
 
 struct lane_state {
     struct queued *queue; /* [count] owned, enough for everything that is ever issued */
     int first, count, room;
-    int asked; /* entries below this one have an event at the time when they may begin */
+    int asked; /* entries below this index have an event for the time when they may begin */
     int running;
-    int64_t start_ns, waiting_ns; /* of the entry that runs; since when one waits, or -1 */
-    double left, rate;            /* KERNEL: nanoseconds left at since_ns, and how fast they go */
+    int64_t start_ns, waiting_ns; /* start of the running entry; since when an entry waits, or -1 */
+    double left, rate;            /* KERNEL: nanoseconds left at since_ns, and how fast they pass */
     int64_t since_ns;
     uint32_t change;
     int moving; /* transfers on their way, of a COPY or a GROUP */
@@ -45,18 +45,18 @@ struct sim {
     const struct clock_config *c;
     struct span_log *spans;
     int64_t now;
-    int changed, failed; /* something that others wait for; out of host memory */
+    int changed, failed; /* 1: something changed that others wait for; 1: out of host memory */
     struct due_heap heap;
     struct thread thread[MOST_PROGRAMS];
-    int threads, threads_of[MAX_DEVICES]; /* of each rank */
-    int64_t lock_free_ns[MAX_DEVICES];    /* of each rank's interpreter */
+    int threads, threads_of[MAX_DEVICES]; /* threads of each rank */
+    int64_t lock_free_ns[MAX_DEVICES];    /* when each rank's interpreter lock is free */
     struct lane_state stream[STREAMS];
     int streams;
     uint64_t *issued, *reached, events; /* [events] number of the last record of each event */
     struct rendezvous meeting[64];
     struct transfers transfers;
     uint32_t transfers_change;
-    int sharing; /* rates must be recomputed at this time */
+    int sharing; /* 1: an event will recompute the rates at this time */
 };
 
 static void push_at(struct sim *s, int64_t ns, enum due_kind kind, int of, uint32_t change) {

@@ -47,7 +47,7 @@ int transfers_end_one(struct transfers *t, int64_t now) {
         if (t->list[i].done_ns > now) continue;
         int owner = t->list[i].owner;
         advance(t, now);
-        for (int k = i + 1; k < t->count; k++) /* the order decides ties, so it stays */
+        for (int k = i + 1; k < t->count; k++) /* ties depend on the order, so keep it */
             t->list[k - 1] = t->list[k];
         t->count--;
         return owner;

@@ -11,7 +11,7 @@
 struct transfer {
     struct net_way way;
     double bytes, rate; /* bytes left at `since`; bytes per nanosecond since then */
-    double own_rate;    /* > 0: it shares no link and has this rate */
+    double own_rate;    /* > 0: the transfer shares no link and has this rate */
     int64_t done_ns;
     int owner; /* the stream that waits for it */
 };

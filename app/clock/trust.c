@@ -33,7 +33,7 @@ static void see(struct seen *s, const struct scheduled *e) {
     s->depthwise += w->of == WORK_CONV_GROUPED && w->group_width == 1;
     s->cats += w->concatenates;
     s->attention += !strncmp(e->facts.name, "attention", strlen("attention")) ||
-                    !strcmp(e->facts.name, "softmax forward"); /* of scores */
+                    !strcmp(e->facts.name, "softmax forward"); /* the softmax of attention scores */
     s->flops += w->flops;
     if (conv) s->conv_flops += w->flops;
 }
@@ -155,7 +155,7 @@ double trust_error(const struct clock_config *c, int *rows) {
     *rows = 1;
     if (c->machine->error > 0) return c->machine->error;
     if (c->given > 0 && c->way == CLOCK_SINGLE && c->given_error >= 0) return c->given_error;
-    /* What is true with less information is true with more. */
+    /* An error that holds with less information also holds with more. */
     for (; cell.informed >= 0; cell.informed--)
         for (int i = 0; i < (int)(sizeof cells / sizeof *cells); i++)
             if (trust_same(&cells[i].cell, &cell)) {

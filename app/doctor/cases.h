@@ -29,7 +29,7 @@ struct op_cases {
     int (*run)(struct op_cases *cases, enum op op, const struct op_args *args, size_t terms);
     void *user;
     uint64_t seed;                 /* for dropout's masks */
-    enum layout layout;            /* of activations on the device */
+    enum layout layout;            /* layout of activations on the device */
     int quick;                     /* 1: only every third product */
     int large;                     /* 1: also products as large as in training */
     struct rng rng;                /* for the data; the caller seeds it */
@@ -53,10 +53,10 @@ struct op_case {
     struct op_cases *all;
     const struct case_list *list;
     enum op op;
-    int row, turn;    /* of its list */
+    int row, turn;    /* its row in the list */
     int dim[128];     /* by symbol; n: the product of list->rest; -1: not in the list */
     unsigned without; /* omitted optional operands: NO_IN(i) | NO_OUT(i) */
-    const char *data; /* of the inputs; initially list->in */
+    const char *data; /* the inputs' data; initially list->in */
     struct op_args a; /* a.step is `step` */
     struct step_block step;
     size_t terms;
@@ -73,7 +73,7 @@ struct case_list {
     const char *letters; /* a symbol for each number in a row: op_table.c's, and others for `set` */
     const char *rest;    /* the symbols that a dot stands for */
     const int *sizes;    /* [count][strlen(letters)] */
-    int count, turns;    /* turns: each row runs so often; 0: once */
+    int count, turns;    /* turns: how often each row runs; 0: once */
     /* The data of each input and output; the last letter also covers the remaining ones. 'r':
      * random
      * in [-1, 1); 'w': integers from -4 to 4; 'R', 'W': the same with special values (0, -0, NaN,
@@ -81,7 +81,7 @@ struct case_list {
     const char *in, *out;
     enum case_when when;
     void (*set)(struct op_case *c); /* before the operands are made: settings, missing symbols */
-    int (*fill)(struct op_case *c); /* afterwards: data that letters cannot express */
+    int (*fill)(struct op_case *c); /* after they are made: data that letters cannot express */
 };
 #define SIZES(table) .sizes = &(table)[0][0], .count = CASE_COUNT(table)
 #define CASE_COUNT(array) ((int)(sizeof(array) / sizeof *(array)))

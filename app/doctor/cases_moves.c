@@ -142,7 +142,7 @@ static int fill_to_index(struct op_case *c) {
     return OK;
 }
 
-static const int along[][4] = {/* outer, places of x, places named, inner */
+static const int along[][4] = {/* outer, length of x, indices, inner */
                                {1, 1, 1, 1}, {7, 5, 90, 1},   {3, 9, 11, 67}, {0, 5, 4, 3},
                                {3, 5, 1, 4}, {1, 300, 7, 33}, {40, 17, 5, 2}};
 

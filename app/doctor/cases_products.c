@@ -15,7 +15,7 @@ static int is_whole(const struct op_case *c) {
 static int conv_terms(const struct op_case *c) {
     const int *d = c->dim;
     switch (c->op) {
-    case OP_CONV2D_FORWARD: return d['G'] * d['K'] * d['L'] + 1; /* and the bias */
+    case OP_CONV2D_FORWARD: return d['G'] * d['K'] * d['L'] + 1; /* plus one for the bias */
     case OP_CONV2D_BACKWARD_DATA: return d['O'] * d['G'] * d['K'] * d['L'] / d['C'];
     default: return d['N'] * d['P'] * d['Q'];
     }

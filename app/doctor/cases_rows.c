@@ -185,8 +185,8 @@ static int fill_recurrent(struct op_case *c) {
  * elements after each. */
 // clang-format off
 static const int attended[][12] = {
-    /* samples, heads, queries, keys, width, values; masks, rows of one, how many samples or heads
-     * share it; causal, percent dropped, elements apart */
+    /* samples, heads, queries, keys, width, values; masks, rows of a mask, how many samples or
+     * heads share it; causal, percent dropped, gap between rows */
     {1, 1,  1,   1,  1,   1,  0,  0, 0,  0,  0,  0},
     {3, 2,  5,   7,  3,   4,  2,  5, 1,  0,  0,  0},
     {2, 1, 70,  33, 16,   8,  0,  0, 0,  1,  0,  0},

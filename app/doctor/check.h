@@ -8,7 +8,7 @@
 /* The progress of a check. The check's process writes it; the doctor reads it. */
 struct progress {
     int step;                    /* the current step, from 0 */
-    char name[CHECK_NAME_BYTES]; /* of that step, as in a row of the table */
+    char name[CHECK_NAME_BYTES]; /* name of that step, as in the table */
     int gpus;                    /* GPUs that the machine check has found; 0 before */
 };
 
@@ -18,7 +18,7 @@ struct doctor {
     struct progress *progress;
     enum device_kind kind; /* kind of the devices that the current check tests */
     int devices;           /* number that a check opens: at least 2, and every GPU once */
-    enum device_math math; /* whose kernels compute products on GPUs */
+    enum device_math math; /* which kernels compute products on GPUs */
     struct comm *comm;     /* in a rank: its job, polled by waits on devices; else NULL */
 };
 

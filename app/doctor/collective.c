@@ -33,7 +33,7 @@ enum { CALLS = sizeof calls / sizeof *calls, LENGTH = 66641 + 300007 + 9 };
 struct rank_finding {
     int done; /* 1: the fields below are written */
     enum finding_state state;
-    char text[200]; /* what was measured, or what was wrong */
+    char text[200]; /* what was measured, or what went wrong */
 };
 
 /* In memory that the check shares with its ranks. Each rank writes only its own entries. */
@@ -41,7 +41,7 @@ struct rank_task {
     struct doctor_config config;
     enum device_kind kind;
     int devices, gpus;
-    int first; /* the algorithm to begin with: earlier ranks have done those before it */
+    int first; /* the algorithm to start with: earlier ranks have tested those before it */
     struct rank_finding found[ALLREDUCE_ALGORITHM_COUNT][MAX_DEVICES];
 };
 
@@ -51,11 +51,11 @@ struct testbed {
     int n, rank; /* world size and number of this rank */
     int calls;   /* how many of `calls` a round makes */
     int exact;   /* 1: the current algorithm must be equal to the bit */
-    int rounds;  /* of the current algorithm */
+    int rounds;  /* rounds of the current algorithm */
     struct device *device;
     float *data;             /* [LENGTH] device memory */
     float *want[MOST_RANKS]; /* [LENGTH] host memory: every rank's buffer, as it should be */
-    float *got;              /* [LENGTH] pinned host memory: what came out on this rank */
+    float *got;              /* [LENGTH] pinned host memory: this rank's result */
 };
 
 static int open_testbed(struct testbed *bed) {
@@ -172,8 +172,8 @@ static int trial(struct testbed *bed, enum allreduce_algorithm algorithm) {
     double ms = 0;
     config.algorithm = algorithm;
     bed->exact = allreduce_has_plan(algorithm);
-    /* The order in which a library (NCCL) sums is not known: it is judged by a bound, in one
-     * round. */
+    /* The order in which a library (NCCL) sums is unknown, so the result is judged by a bound, in
+     * one round. */
     bed->rounds = bed->exact ? ROUNDS : 1;
     CHECK(fill(bed, algorithm));
     int code = allreduce_init(&ar, bed->d->comm, bed->device, &config);

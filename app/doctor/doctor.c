@@ -25,14 +25,14 @@ struct doctor_config doctor_config_default(void) {
     struct doctor_config config = {.target = DOCTOR_AUTO, .timeout = 60};
     if (getrandom(&config.seed, sizeof config.seed, GRND_NONBLOCK) != sizeof config.seed)
         config.seed = (uint64_t)now_ns();
-    config.seed &= INT64_MAX; /* so that every reader of JSON has its digits */
+    config.seed &= INT64_MAX; /* so that every JSON reader keeps all digits */
     return config;
 }
 
 /* Hands each finding to the caller's function, once, as soon as it is there. */
 struct reporter {
     const struct findings *findings;
-    int reported; /* how many findings have been handed over */
+    int reported; /* how many findings were reported */
     void (*report)(void *context, const struct finding *finding);
     void *context;
 };

@@ -29,7 +29,7 @@ struct doctor_config {
     int quick; /* 1: smaller blocks and fewer shapes */
     /* cuda: 1: products may round their inputs to tf32; their bound is then that of tf32 */
     int tf32;
-    uint64_t seed; /* of all data */
+    uint64_t seed; /* seed of all data */
 
     /* Opens devices; NULL: device_open. A test passes a function that opens faulty devices. */
     int (*open_device)(struct device **out, const struct device_config *config);

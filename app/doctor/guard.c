@@ -21,7 +21,7 @@ static const double GIVE_UP_S = 30; /* after SIGKILL */
 enum { CHILD_FAILED = 1 };          /* exit status: the child itself has added the failed finding */
 
 static void run_in_child(struct doctor *d, doctor_check *check, int first, pid_t parent) {
-    /* If the doctor dies, of Ctrl-C for instance, the check and its ranks die too. */
+    /* If the doctor dies, by Ctrl-C for instance, the check and its ranks die too. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(CHILD_FAILED);
     int code = check(d, first);
@@ -82,7 +82,7 @@ int guard_check(struct doctor *d, const char *name, doctor_check *check, void (*
         ended_well = !late && WIFEXITED(status) && WEXITSTATUS(status) == 0;
         if (!ended_well && (late || !WIFEXITED(status) || WEXITSTATUS(status) != CHILD_FAILED))
             note_end(d, status, late);
-        /* A crashed child may have written anything there: never go back. */
+        /* A crashed child may have written anything there, so never go back. */
         if (d->progress->step < first) d->progress->step = first;
     }
     if (d->findings->count == before)

@@ -48,7 +48,7 @@ static void look_at_limits(struct doctor *d) {
 
 static void look_at_kernels(struct doctor *d) {
     enum { SETS = 3 };
-    static const char *const isas[SETS] = {"avx512", "avx2", "generic"}; /* the best one first */
+    static const char *const isas[SETS] = {"avx512", "avx2", "generic"}; /* best first */
     char others[32] = "";
     const char *best = NULL;
     for (int i = 0; i < SETS; i++) {

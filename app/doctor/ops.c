@@ -73,8 +73,8 @@ static int library_kernels(struct doctor *d, int first) {
     d->math = DEVICE_MATH_LIBRARY;
     int code = doctor_open(d, 0, DEVICE_BYTES, 1, &bed.device);
     d->math = DEVICE_MATH_OWN;
-    /* A missing library is not a failure. Those that are installed but cannot be used
-     * are: --cuda-math library would fail with this error text. */
+    /* A missing library is not a failure. One that is installed but unusable is: --cuda-math
+     * library would fail with this error. */
     if (code) {
         note(d, code == ERR_USAGE ? FINDING_NOT_HERE : FINDING_OFF, "cuda: products by libraries",
              "", "%s", error_message());

@@ -22,7 +22,7 @@ enum judge {
 };
 struct tolerance {
     enum judge judge;
-    const char *reason; /* for the table */
+    const char *reason; /* the reason, for the table */
 };
 /* tf32 is 1 if products round their factors to it. */
 const struct tolerance *op_tolerance(enum op op, int tf32);
@@ -30,7 +30,7 @@ const struct tolerance *op_tolerance(enum op op, int tf32);
 /* Sums up one operation over all its launches. */
 struct tally {
     int launches;
-    size_t values, wrong; /* compared; outside the bound */
+    size_t values, wrong; /* values compared, and values outside the bound */
     double off;           /* the largest |got - want| */
     double share;         /* the largest |got - want| as a share of its bound */
     char first[160];      /* the first wrong value, as text for the table */

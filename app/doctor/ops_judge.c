@@ -89,9 +89,9 @@ static double allowed(enum op op, const struct comparison *c, size_t i) {
         return (double)c->terms * FLOAT_ROUNDING * (1 + want);
     case JUDGE_SUM: /* values are in -1 .. 1, products of two distances from their mean below 4 */
         return 4 * (double)c->terms * (double)c->terms * DOUBLE_ROUNDING;
-    case JUDGE_ATTENTION: return (double)c->terms * FLOAT_ROUNDING; /* cases_rows.c */
+    case JUDGE_ATTENTION: return (double)c->terms * FLOAT_ROUNDING; /* see cases_rows.c */
     case JUDGE_SOFTMAX:
-        if (c->want->dtype == DTYPE_I32) return 0; /* hits */
+        if (c->want->dtype == DTYPE_I32) return 0; /* hits must be equal */
         if (c->want->dtype == DTYPE_F64) return DOUBLE_WORK * (1 + want) + DOUBLE_ROUNDING * want;
         return 2 * FLOAT_ROUNDING * want + DOUBLE_WORK;
     }

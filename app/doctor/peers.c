@@ -18,7 +18,7 @@ struct testbed {
     struct device *device[MAX_DEVICES];
     char *block[MAX_DEVICES];   /* device memory: the device's own pattern */
     char *landing[MAX_DEVICES]; /* device memory: where the patterns of others are copied to */
-    size_t bytes;               /* of each of them */
+    size_t bytes;               /* size of each block */
     unsigned char *host, *want; /* [bytes] host memory */
 };
 
@@ -97,7 +97,7 @@ static const char *route(const struct doctor *d, int from, int to) {
 }
 
 static int one_pair(struct testbed *bed, int from, int to) {
-    enum { PUSHED, PULLED, WAYS }; /* by the stream of the source, of the destination */
+    enum { PUSHED, PULLED, WAYS }; /* copied by the source's stream, by the destination's */
     size_t good[WAYS];
     double seconds[WAYS], us = 0;
     char name[CHECK_NAME_BYTES], size[32];

@@ -25,7 +25,7 @@
 
 enum { MODELS = 3, MOST_PICTURES = 40 };
 
-static const uint64_t DEVICE_BYTES = (uint64_t)64 << 20; /* more than a step takes */
+static const uint64_t DEVICE_BYTES = (uint64_t)64 << 20; /* more than a step needs */
 struct sample {
     struct model model;
     float **values;           /* initial values, by parameter in registration order */
@@ -86,7 +86,7 @@ static const double LOSS_BOUND = 2e-6;
  * 4.1e-2 apart. A wrong gradient is off by about its own size. */
 static const double TF32_LOSS_BOUND = 2e-3, TF32_GRADIENT_BOUND = 1e-1;
 
-enum { BATCHES = 3 }; /* how many are tried at most */
+enum { BATCHES = 3 }; /* the most batches that are tried */
 /* The relative L2 distance from the reference that a gradient may have: kernels that sum in other
  * orders let more ReLUs flip than two modes with the same kernels. */
 static const double GRADIENT_BOUND = 3e-4;

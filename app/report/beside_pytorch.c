@@ -81,7 +81,7 @@ void beside_pytorch_sentence(struct text *text, const struct beside_pytorch *run
 
 /* ---- as a table ---- */
 
-enum { COLUMNS = 4 }; /* Duet: device 0, the fullest other; PyTorch likewise */
+enum { COLUMNS = 4 }; /* Duet: device 0, the fullest other device; PyTorch: the same */
 
 /* The ledger of a column; NULL: there is none. */
 static const struct ledger *ledger_of(const struct beside_pytorch *run, int column) {

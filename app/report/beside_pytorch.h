@@ -9,11 +9,11 @@
 #include "trace/record.h"
 
 struct beside_pytorch {
-    const char *title;             /* of the run: "DP" */
-    const struct run_record *duet; /* NULL: it did not fit */
+    const char *title;             /* the run's title: "DP" */
+    const struct run_record *duet; /* NULL: the run did not fit */
     int devices;                   /* 0: PyTorch's memory is not known */
     const struct ledger *pytorch;  /* [devices] */
-    const uint64_t *saved;         /* [devices] the part of its activations that autograd saves */
+    const uint64_t *saved;         /* [devices] the part of activations that autograd saves */
 };
 
 /* Adds a sentence that says how much PyTorch's DataParallel or DDP would hold on device 0, and in

@@ -62,7 +62,7 @@ static void ms_row(struct table *t, enum row_kind kind, const char *name,
         char *text = row->cell[i];
         double first = device_value(run[i], 0, value, phase) * 1e-6,
                rest = others_value(run[i], value, phase) * 1e-6;
-        int digits = fmax(first, rest) < 999.99 ? 2 : 0; /* two have TABLE_VALUE columns */
+        int digits = fmax(first, rest) < 999.99 ? 2 : 0; /* both must fit TABLE_VALUE columns */
         if (first <= 0 && rest <= 0)
             strcpy(text, "-");
         else if (run[i]->devices < 2)
@@ -104,7 +104,7 @@ static void speed_up_row(struct table *t, const struct run_record *const *run) {
 void result_rows(struct table *t, const struct run_record *const *run, int speed_up) {
     ROW("samples/s", "%.*f", rate_digits(record_samples_per_second(r)),
         record_samples_per_second(r));
-    /* the first of a few steps is slow */
+    /* the first step is slow, which matters among few */
     if (speed_up && run[0]->steps < 5 && !*run[0]->modelled)
         table_add(t, ROW_TITLE, "speed-up: give at least 5 steps");
     else if (speed_up)

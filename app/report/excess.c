@@ -18,7 +18,7 @@ static struct excess excess_in(const struct run_record *r, enum phase p) {
     }
     struct excess e = {.phase = p,
                        .amount = record_per_step(r, (double)first->phase_ns[p] - mean),
-                       /* device 0's time minus the mean of the others', taken as independent */
+                       /* spread of device 0's time minus the others' mean, assuming independence */
                        .spread = sqrt(square(first->phase_spread_ns[p]) + squares / others)};
     e.within_spread =
         e.amount <= e.spread || (double)first->phase_median_ns[p] - median <= e.spread;

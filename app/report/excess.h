@@ -8,9 +8,9 @@
 struct excess {
     enum phase phase;
     double amount; /* ns per step, positive */
-    double spread; /* of this difference between steps (step_times.h), in ns */
+    double spread; /* spread of this difference over the steps (step_times.h), in ns */
     /* 1: the amount does not exceed the spread of the steps, so it may be chance. Both mean and
-     * median must exceed the spread, because a single disturbed step moves the mean. */
+     * median must exceed the spread, because one disturbed step shifts the mean. */
     int within_spread;
 };
 

@@ -175,7 +175,7 @@ static void ddp_does_not_save(struct list *list, const struct run_record *ddp) {
 static double alone_ns(const struct run_record *r) {
     const struct device_record *d = &r->device[0];
     double alone = (double)(d->busy_ns - d->phase_ns[PHASE_FORWARD] - d->phase_ns[PHASE_BACKWARD]);
-    /* with the loss in forward all devices compute it at the same time */
+    /* with the loss in forward all devices compute it in parallel */
     if (r->loss_in_forward) alone -= (double)d->phase_ns[PHASE_LOSS];
     return record_per_step(r, alone);
 }
@@ -225,7 +225,7 @@ static void which_is_faster(struct list *list, const struct run_record *dp,
         if (!modelled) text_add(text, " (spread %.2f ms)", spread);
         text_add(text, ".");
     }
-    if (list->details || !modelled) why(text, dp, ddp); /* else add_load says it */
+    if (list->details || !modelled) why(text, dp, ddp); /* otherwise add_load says this */
     text = next(list);
     if (add_busy(text, add_busy(text, 0, "DP", dp), "DDP", ddp) || text->used)
         text_add(text, ": do not trust these times.");

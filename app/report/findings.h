@@ -13,7 +13,7 @@
 
 struct profiled {
     const struct run_record *dp, *loss_in_forward, *ddp; /* NULL: not run */
-    int details;                                         /* 0: the answer, in about ten lines */
+    int details;                                         /* 0: the answer, about ten lines */
     struct beside_pytorch dp_beside, ddp_beside;         /* zeroed: PyTorch's memory is not known */
 };
 

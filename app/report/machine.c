@@ -36,7 +36,7 @@ static double busy_percent(const struct run_record *r, int first, int last) {
 }
 
 enum { MOST_CAUSES = 4 };
-static const double WORTH_A_WORD = 0.003; /* of the step */
+static const double WORTH_A_WORD = 0.003; /* as a fraction of the step */
 
 void add_load(struct text *text, const struct run_record *dp, const struct run_record *ddp) {
     struct excess list[PHASE_COUNT];

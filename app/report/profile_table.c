@@ -46,7 +46,7 @@ struct profile {
     struct table *table;
     const struct run_record *run;
     int details;
-    const struct group *group; /* of each column */
+    const struct group *group; /* the devices of each column */
 };
 
 /* Writes a value as printed. */
@@ -137,7 +137,7 @@ int profile_columns(struct table *table, const struct run_record *r, int details
                  t.group[i].first, t.group[i].last);
     memory_rows(&t);
     byte_rows(&t);
-    int known = !r->computed || strcmp(r->model, "described") != 0; /* else kernels are unknown */
+    int known = !r->computed || strcmp(r->model, "described") != 0; /* if 0, kernels are unknown */
     if (r->computed && details && known)
         row(&t, 0, "kernels per step", VALUE_KERNELS, 0, print_count);
     if (!r->computed) time_rows(&t);
@@ -158,7 +158,7 @@ void machine_rows(struct table *table, const struct run_record *r) {
         char name[64];
         while (strcmp(r->machines[first], r->machines[m]))
             first++;
-        if (first < m) continue; /* it has its row */
+        if (first < m) continue; /* the machine already has a row */
         for (int d = 0; d < r->devices; d++) {
             int here = !strcmp(r->machines[d], r->machines[m]);
             devices += here;

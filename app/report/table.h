@@ -12,7 +12,7 @@ enum { TABLE_CELL = 32 }; /* bytes of a value, with its final zero */
 
 enum row_kind {
     ROW_VALUES,
-    ROW_WHERE_ANY, /* as VALUES, but left out if each value is "-" */
+    ROW_WHERE_ANY, /* as VALUES, but left out if every value is "-" */
     ROW_NOTE,      /* a rule, and below it only the name; "": only the rule */
     ROW_TITLE      /* only the name, as a heading of the rows below it */
 };

@@ -20,7 +20,7 @@ char *signed_bytes(double bytes, char text[32]) {
 char *time_words(double ns, char text[32]) {
     if (ns < 999.5)
         snprintf(text, 32, "%.3g ns", ns);
-    else if (ns < 0.9995e6) /* what rounds to 1000 us is 1 ms */
+    else if (ns < 0.9995e6) /* print 1 ms instead of 1000 us */
         snprintf(text, 32, "%.3g us", ns * 1e-3);
     else if (ns < 0.9995e9)
         snprintf(text, 32, "%.3g ms", ns * 1e-6);

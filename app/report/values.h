@@ -9,19 +9,19 @@ enum value {
     VALUE_PEAK, /* peak memory; key: a cause, or MEM_CAUSE_COUNT for all */
     VALUE_IN,   /* bytes over links */
     VALUE_OUT,
-    VALUE_LINKS, /* both */
+    VALUE_LINKS, /* in and out */
     VALUE_MOVED, /* bytes that its own streams moved in phase `key` */
     VALUE_PHASE, /* time in phase `key` */
     VALUE_BUSY,
-    VALUE_BUSY_SHARE, /* its share of the training time, 0 to 1 */
+    VALUE_BUSY_SHARE, /* share of the training time, 0 to 1 */
     VALUE_KERNELS,    /* launches */
-    VALUE_COPY,       /* the next batch, during the phases */
-    /* In DDP the communication lane overlaps with the compute lane. It is hidden while the compute
-     * lane is busy; the compute lane may wait for the sum. */
+    VALUE_COPY,       /* copying the next batch during the phases */
+    /* In DDP the communication lane overlaps with the compute lane. Its time is hidden while the
+     * compute lane is busy; otherwise the compute lane may wait for the sum. */
     VALUE_HIDDEN,
     VALUE_EXPOSED,
     VALUE_WAIT,    /* waits for other devices; in DP measured only on device 0 */
-    VALUE_NO_CORE, /* emulated devices that share cores: its kernel waits for a core */
+    VALUE_NO_CORE, /* emulated devices that share cores: kernels wait for a core */
     VALUE_IDLE     /* the rest of a step's wall time */
 };
 

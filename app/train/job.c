@@ -206,7 +206,7 @@ int job_run(const struct run_config *config, struct run_record *record, struct j
             &stamped, record, result);
     if (code) error_with_options();
     for (int i = 0; i < JOB_DATA_SETS; i++)
-        if (config->data.fd[i]) stamped.data.fd[i] = 0; /* the caller's */
+        if (config->data.fd[i]) stamped.data.fd[i] = 0; /* the caller keeps its descriptors */
     shared_data_close(&stamped);
     return code;
 }
@@ -264,13 +264,13 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
     if (bytes < sizeof config)
         return fail(ERR_USAGE, "job: no configuration: start it with duet train");
     memcpy(&config, data, sizeof config);
-    /* Ctrl-C goes to the launcher and to the ranks alike; the launcher then asks them to stop. When
-     * the terminal is closed, the launcher ends the job, and a rank that is putting a file in place
+    /* Ctrl-C reaches both the launcher and the ranks, and the launcher then asks the ranks to stop.
+     * If the terminal closes, the launcher ends the job, but a rank that is putting a file in place
      * finishes that. */
     if (config.stoppable) signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     int code = read_file_model(&file, (char *)data + sizeof config, bytes - sizeof config);
-    config.model.options.own = file ? file->model : own; /* the launcher's address means nothing */
+    config.model.options.own = file ? file->model : own; /* a launcher's pointer: invalid here */
     if (code) goto done;
     struct comm_options options = {.timeout_s = config.timeout};
     code = comm_open(&comm, &options);
@@ -297,8 +297,8 @@ int job_main(int argc, char **argv, const struct duet_model *own) {
                                            atoi(argv[JOB_SPANS]), own, &told, &in_use);
     if (code && !told) fprintf(stderr, "%s: %s\n", program_name(), error_with_options());
     if (!in_use) return error_exit_status(code);
-    /* Output is flushed, but the exit handlers of libraries do not run: a driver may wait there for
-     * its GPU without a deadline. */
+    /* Flushes output but skips the exit handlers of libraries, in which a driver may wait for its
+     * GPU without a deadline. */
     fflush(NULL);
     _exit(error_exit_status(code));
 }

@@ -26,7 +26,7 @@ static int is_training(int phase) {
 void measure_add_span(struct device_record *d, const struct span *span) {
     int64_t ns = span_busy_ns(span);
     d->phase_bytes[span->phase] += span->bytes;
-    if (phase_is_of_host(span->phase)) { /* meanwhile the device has nothing to do */
+    if (phase_is_of_host(span->phase)) { /* the device is idle meanwhile */
         d->phase_ns[span->phase] += ns;
         return;
     }
@@ -73,7 +73,7 @@ int64_t measure_exposed(const struct span_log *comm, const struct span_log *comp
         ns += sum->end_ns - sum->start_ns;
         while (kernel && kernel->start_ns < sum->end_ns) {
             ns -= overlap_ns(sum, kernel);
-            if (kernel->end_ns > sum->end_ns) break; /* it may reach into the next sum */
+            if (kernel->end_ns > sum->end_ns) break; /* the kernel may overlap the next sum, too */
             kernel = next_of(compute, &at_kernel, device, LANE_COMPUTE);
         }
     }

@@ -9,12 +9,12 @@
 struct progress {
     int shown;         /* 0: --quiet, or not rank 0 */
     int terminal;      /* 1: standard error is a terminal */
-    const char *title; /* of the mode: "DDP" */
-    int epochs, steps; /* of the whole run */
+    const char *title; /* title of the mode: "DDP" */
+    int epochs, steps; /* epochs and steps of the whole run */
     int steps_per_epoch;
     int untimed; /* 1: no times, because the run gets modelled times at its end */
-    int first;   /* steps done before, in the run that this one resumes */
-    /* The first step whose loss was not finite; -1: none. It is reported, but is not an error. */
+    int first;   /* steps done by the run that this one resumes */
+    /* The first step whose loss was not finite; -1: none. It is reported, but not as an error. */
     int not_finite;
     int64_t last_ns; /* when the rewritten line was last drawn */
     int line_width;  /* columns of the current line */

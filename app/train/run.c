@@ -101,7 +101,7 @@ const char *run_weights(const struct run_config *config) {
 
 struct dataset_config run_dataset(const struct run_config *config) {
     const struct model_options *o = &config->model.options;
-    /* A graph is for one shape of samples; generated data take that shape. */
+    /* A graph has one shape of samples; generated data get that shape. */
     const struct graph *graph = graph_of_run(config);
     int random = !strcmp(config->data.name, "random"), file = dataset_is_file(config->data.name),
         follows = random || (graph && (file || !strcmp(config->data.name, "synthetic")));
@@ -119,7 +119,7 @@ struct dataset_config run_dataset(const struct run_config *config) {
         .part_count = graph && graph_below(graph) ? graph->input_count : 0,
         .outline = config->dry,
         .seed = config->seed};
-    /* duet_command has said what is wrong with them. */
+    /* duet_command has reported any error in them. */
     if (o->own && o->own->train) (void)dataset_of_program(o->own->train, &data.own[0]);
     if (o->own && o->own->test) (void)dataset_of_program(o->own->test, &data.own[1]);
     return data;

@@ -24,8 +24,8 @@ struct run_model {
 struct run_data {
     char name[PATH_BYTES]; /* or the path of a file of tensors */
     char folder[PATH_BYTES];
-    int samples; /* in a generated data set; 0: not given. The model's options have their shape and
-                  * the number of classes */
+    int samples; /* of a generated data set; 0: not given. Their shape and the number of classes are
+                  * in the model's options */
     /* Memory files of the training set and the test set, which ranks map (train/shared_data.h); 0:
      * a process opens the set itself. seconds is the time that reading them took. */
     int fd[2];
@@ -47,15 +47,15 @@ struct run_update {
 };
 
 struct run_dp {
-    int loss_in_forward; /* each device computes its own loss */
-    int output_device;   /* gathers the outputs and computes the loss */
-    int sharded_reduce;  /* every device sums a shard of the gradients */
+    int loss_in_forward; /* 1: each device computes its own loss */
+    int output_device;   /* the device that gathers the outputs and computes the loss */
+    int sharded_reduce;  /* 1: every device sums a shard of the gradients */
 };
 
 struct run_ddp {
     char allreduce[16];
     double bucket_cap_mb; /* MiB; < 0: not given */
-    int no_overlap;       /* no allreduce before the end of backward */
+    int no_overlap;       /* 1: no allreduce before the end of backward */
     int find_unused;      /* see ddp_config.find_unused */
 };
 
@@ -82,10 +82,10 @@ struct run_config {
     enum run_mode mode;
     unsigned modes;      /* compare: bit m: runs enum run_mode m */
     char device[16];     /* auto, cpu or cuda */
-    int devices;         /* W; single uses one, and adds in the order of DDP on W */
+    int devices;         /* W; single uses one device, but adds in the order of DDP on W */
     int spread;          /* 1 + the rank of this process if mpirun has started it: train/spread.h */
     int virtual_devices; /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W (compare: in all modes) */
-    /* Bytes of each device, or one number for all. None given: device_default_memory. */
+    /* Bytes of each device, or one number for all; none: device_default_memory. */
     uint64_t device_memory[MAX_DEVICES];
     int device_memory_count;
     enum device_math cuda_math; /* cuda: whose kernels compute products */
@@ -101,29 +101,29 @@ struct run_config {
 
     int epochs;
     int steps;            /* in total; 0: all steps of the epochs */
-    int batch_size;       /* of the global batch */
-    int batch_per_device; /* as given, and batch_size is set from it; 0: not given */
+    int batch_size;       /* samples in the global batch */
+    int batch_per_device; /* if given, batch_size is set from it; 0: not given */
     uint64_t seed;
     double timeout; /* seconds */
 
     /* What is measured and printed. */
     int quiet;
-    int unremarked;     /* profile: progress on a terminal, and no other message */
+    int unremarked;     /* 1: profile: shows progress on a terminal, but no other message */
     int warned;         /* 1: no warnings at the start: --quiet, or an earlier job printed them */
-    int stoppable;      /* SIGINT and SIGTERM end it after a step, so that a record exists */
+    int stoppable;      /* SIGINT and SIGTERM end the run after a step, leaving a record */
     int64_t started_ns; /* now_ns of the request: first_step_seconds counts from then */
     int dump_grads;     /* compare: the record gets the reduced gradients of the last step */
     int hashes;         /* compare: parameters and gradients are hashed at every step */
     int spans;          /* compare, profile: time is recorded by phase */
-    int evaluate;       /* test accuracy after each epoch */
-    int as_pytorch;     /* profile, estimate: also what PyTorch would hold */
-    int details;        /* profile, estimate: every row of the tables */
+    int evaluate;       /* 1: compute test accuracy after each epoch */
+    int as_pytorch;     /* profile, estimate: 1: also show what PyTorch would hold */
+    int details;        /* profile, estimate: 1: show every row of the tables */
     int late;           /* tests: devices of kind host-late */
-    int fold_elsewhere; /* profile: single and DP add in the fold order, whatever DDP does */
+    int fold_elsewhere; /* profile: 1: single and DP add in the fold order, whatever DDP does */
 
     struct clock_words clock;  /* the hardware for modelled times (estimate/retime.h) */
-    int dry;                   /* dry devices and no data: train/estimate/estimate.h */
-    struct schedule *schedule; /* dry: borrowed; records what the run issues */
+    int dry;                   /* 1: dry devices and no data; see train/estimate/estimate.h */
+    struct schedule *schedule; /* borrowed; with `dry` it records what the run issues */
 };
 
 /* The defaults that --help states. */

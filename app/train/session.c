@@ -29,7 +29,7 @@ static const uint64_t DRY_MEMORY = 1ull << 48;
 
 static int open_values(struct session *s) {
     const struct run_config *c = s->config;
-    if (c->dry) return OK; /* nobody reads them */
+    if (c->dry) return OK; /* dry runs do not read parameters */
     const char *from = *c->files.resume ? c->files.resume : run_weights(c);
     if (!from) return model_values_init(&s->model, c->seed, &s->values);
     CHECK(safetensors_open(&s->file, from));
@@ -44,7 +44,7 @@ static int open_model(struct session *s) {
     const struct dataset *set = &s->train_set;
     struct model_options options = c->model.options;
     options.sample = set->shape;
-    if (!options.classes && !graph_of(options.own)) /* which has a fixed number of classes */
+    if (!options.classes && !graph_of(options.own)) /* a graph has a fixed number of classes */
         options.classes = dataset_model_outputs(set);
     return model_open(&s->model, c->model.name, &options);
 }
@@ -154,7 +154,7 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
                                        .check_operands = CHECK_OPERANDS || c->late,
                                        .spans = c->spans,
                                        .schedule = c->schedule,
-                                       /* the deadline of comm comes first: it can name the rank */
+                                       /* comm's deadline comes first: it can name the rank */
                                        .timeout_s = s->ranks > 1 ? 2 * c->timeout : c->timeout,
                                        .interrupted = s->comm ? job_failed : NULL,
                                        .interrupt_context = s->comm};

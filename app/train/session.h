@@ -37,16 +37,16 @@ extern const struct strategy strategy_single, strategy_dp, strategy_ddp, strateg
 
 struct session {
     const struct run_config *config;
-    struct comm *comm;   /* NULL: this process is alone */
-    int rank, ranks;     /* of this process, and how many the job has */
-    int devices;         /* W, of the whole run */
-    int virtual_devices; /* V, of the whole run; 0: off */
+    struct comm *comm;   /* NULL: this is the only process */
+    int rank, ranks;     /* rank of this process, and number of ranks in the job */
+    int devices;         /* W of the whole run */
+    int virtual_devices; /* V of the whole run; 0: off */
     int gpus;            /* physical GPUs that the devices share; 0: emulated devices */
 
     struct model model;
-    float **values;          /* initial parameters, in host memory; NULL: the file's */
-    struct safetensors file; /* of weights, or a checkpoint; open while the session opens */
-    const char *halves;      /* "F16" or "BF16", if the file has them; else NULL */
+    float **values;          /* initial parameters, in host memory; NULL: use the file's */
+    struct safetensors file; /* weights or a checkpoint; open only while the session opens */
+    const char *halves;      /* "F16" or "BF16" if the file has such tensors; else NULL */
     int first_step;          /* the first step: 0, or the checkpoint's */
     int *ready_order;        /* from a checkpoint, owned; or NULL */
 
@@ -55,24 +55,24 @@ struct session {
     struct loader *train_loader, *test_loader; /* test_loader NULL: no evaluation */
     int largest_batch; /* samples in the largest global batch of both loaders */
 
-    struct device *device[MAX_DEVICES]; /* [device_count], those of this process */
+    struct device *device[MAX_DEVICES]; /* [device_count], the devices of this process */
     int first_device, device_count;     /* device[i] is device first_device + i of the run */
     int segments_per_device;            /* columns of the loss log for each device */
 
     const struct strategy *strategy;
-    void *state;                           /* the strategy's own */
+    void *state;                           /* owned by the strategy */
     struct replica *replicas[MAX_DEVICES]; /* [device_count]; [0] updates the parameters */
     int output_device; /* replicas[output_device] has the logs of losses and hits */
     struct sums sums;  /* zeroed: gradients are added in the fold order, or DDP adds them */
     struct run_record *record;
     int step;              /* the pass being worked on, as its spans number it */
-    struct span_log loads; /* the spans of waiting for the loader (LANE_HOST) */
+    struct span_log loads; /* spans of waits for the loader (LANE_HOST) */
 
     /* Bytes that this process moved over each link: in training so far, and in total up to the last
      * mark (measure.c). */
     struct traffic moved, mark;
     int steps_kept; /* number of steps whose spans the record keeps, if any */
-    struct step_times step_times[MAX_DEVICES]; /* of this process's devices, by device of the run */
+    struct step_times step_times[MAX_DEVICES]; /* of this process; index: device of the run */
 };
 
 /* Opens data, model, devices and strategy. *s must be zeroed. session_close takes half-built

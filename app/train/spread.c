@@ -86,7 +86,7 @@ int spread_same_data(struct comm *comm, const struct dataset *set) {
 static _Noreturn void leave(struct comm *comm, int rank, int code, int in_use) {
     int speaks = code && (code != ERR_PEER || (comm && comm_speaks(comm)));
     const char *machine = comm ? comm_machine(comm, rank) : "", *text = error_with_options();
-    char prefix[24]; /* the text names the rank itself */
+    char prefix[24]; /* the message already names the rank */
     size_t length = (size_t)snprintf(prefix, sizeof prefix, "rank %d: ", rank);
     if (!strncmp(text, prefix, length)) text += length;
     if (speaks)

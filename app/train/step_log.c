@@ -159,7 +159,7 @@ int step_log_final(struct session *s) {
     if (!code) code = s->strategy->hash_values(s, &step);
     for (int i = 0; !code && i < s->device_count; i++) {
         if (!code) code = replica_read_logs(s->replicas[i], 1, NULL, NULL, row);
-        /* gradients are left out: the buffers follow the values */
+        /* without gradients, the buffers follow the values */
         memmove(row + count, row + 2 * count, buffers * sizeof *row);
         if (!code) code = gather(s, row, bytes, all);
         for (int k = 0; !code && k < s->ranks; k++) {

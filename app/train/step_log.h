@@ -7,7 +7,7 @@
 /* A step whose logs have not been read yet. */
 struct logged_step {
     int passes;     /* the number of its rows, one per pass: at most config->passes */
-    int samples;    /* in the global batches of all passes */
+    int samples;    /* samples in the global batches of all passes */
     double divisor; /* number of terms in their losses: the samples that are not ignored */
 };
 

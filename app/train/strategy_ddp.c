@@ -43,7 +43,7 @@ static int without_forward(void *strategy) {
     CHECK(ddp_broadcast_buffers(d->ddp, r->step_number));
     CHECK(replica_hash_values(r));
     CHECK(replica_log_nothing(r));
-    memset(r->params->has_grad, 1, (size_t)r->params->set.count); /* the others update all */
+    memset(r->params->has_grad, 1, (size_t)r->params->set.count); /* so do the other ranks */
     return OK;
 }
 

@@ -38,7 +38,7 @@ duet_var *dp_strategy_loss(duet_tape *t, duet_var *y, const duet_tensor *labels,
     struct dp_strategy *d = strategy;
     duet_var *loss = NULL;
     int r = 0;
-    (void)labels; /* the replica's own */
+    (void)labels; /* the replica has its own labels */
     while (d->replica[r].tape != t)
         r++;
     return tape_fail(t, replica_loss(&d->replica[r], y, d->training, &loss)) ? NULL : loss;
@@ -173,7 +173,7 @@ static int dp_strategy_step(struct session *s, const struct step_block *step,
     CHECK(begin(d, step, batch, 1));
     if (d->own_loss) {
         CHECK(losses_in_forward(d));
-        CHECK(data_parallel_backward(d->model, NULL, 0, NULL)); /* the reduce only */
+        CHECK(data_parallel_backward(d->model, NULL, 0, NULL)); /* only the reduce is left to do */
     } else {
         CHECK(forward_and_loss(d, &loss));
         CHECK(duet_backward(d->tape, loss, NULL));

@@ -14,7 +14,7 @@ struct dp_strategy {
     struct duet_data_parallel *model;
     struct dp_shares shares;
     duet_tape *tape; /* for the loss, on the output device; NULL with own_loss */
-    void *labels;    /* the whole batch's, if that is not device 0; owned; else NULL */
+    void *labels;    /* the whole batch's labels, if that is not device 0; owned; else NULL */
 
     /* The current step. Thread 0 writes these while the other threads sleep. */
     const struct step_block *step;

@@ -91,7 +91,7 @@ static int init_loss(struct dp_strategy *d, const struct session *s) {
     if (d->own_loss) return OK;
     if (d->output) CHECK(device_alloc(output, &d->labels, tensor_bytes(&labels), MEM_INPUT));
     CHECK(tape_init(&d->tape, output));
-    tape_set_cause(d->tape, MEM_GATHERED); /* the gathered outputs, dL/dy and the losses */
+    tape_set_cause(d->tape, MEM_GATHERED); /* holds gathered outputs, dL/dy and the losses */
     return OK;
 }
 

@@ -35,10 +35,10 @@ struct loop {
     struct progress progress;
     struct feed feed;
     int step;                         /* the next step, counted from the start of the run */
-    int stopped;                      /* a signal has requested the end: no step follows */
+    int stopped;                      /* 1: a signal has requested the end, so no step follows */
     int last_step;                    /* the run ends before this step */
     int logged;                       /* steps enqueued since the logs were read */
-    struct logged_step log[LOG_ROWS]; /* [logged] what they were */
+    struct logged_step log[LOG_ROWS]; /* [logged] a description of each */
     struct optimizer_config update;
     int64_t epoch_start_ns;
 };
@@ -122,7 +122,7 @@ static int read_logs(struct loop *l, int epoch, int final) {
     if (!l->logged) return OK;
     int first = r->steps;
     CHECK(sync_devices(s));
-    measure_count(s); /* reading losses and hashes is not training */
+    measure_count(s); /* excludes the reading of losses and hashes from training time */
     CHECK(step_log_read(s, l->log, l->logged));
     measure_mark(s);
     measure_spans(s, 1);
@@ -154,7 +154,7 @@ static int train_epoch(struct loop *l, int epoch) {
         checkpoint_if_due(l);
         in_epoch++;
         int full = (l->logged + 1) * passes > session_log_rows(s) || l->logged == LOG_ROWS;
-        if (full || !(in_epoch & (in_epoch - 1))) /* after 1, 2, 4, ... */
+        if (full || !(in_epoch & (in_epoch - 1))) /* after 1, 2, 4, ... steps */
             CHECK(read_logs(l, epoch, 0));
     }
     CHECK(feed_finish(&l->feed));
@@ -213,7 +213,7 @@ static int evaluate(struct loop *l, double *accuracy, double *valid_loss) {
     double divisor = weight_of(s, s->test_loader, 0, loader_steps(s->test_loader)),
            labels = divisor * dataset_answer_count(&s->test_set);
     if (labels > 0) *accuracy = (double)hits / labels;
-    *valid_loss = isfinite(loss / divisor) ? loss / divisor : NAN; /* as JSON has it */
+    *valid_loss = isfinite(loss / divisor) ? loss / divisor : NAN; /* JSON lacks infinity */
     return OK;
 }
 
@@ -349,13 +349,13 @@ int trainer_run(const struct run_config *config, struct comm *comm, struct run_r
     CHECK_GOTO(session_open(session, config, comm, record), code, done);
     CHECK_GOTO(checkpoint_init(&loop.checkpoint, session), code, done);
     CHECK_GOTO(run_loop(&loop), code, done);
-    /* without a step, the old files are worth more */
+    /* without a step, keep the old files */
     int takes_part = session_leads(session) || session->replicas[0]->params->set.shard;
     if (takes_part && !(loop.stopped && !record->steps))
         outputs_commit(&loop.outputs, session, unwritten);
     checkpoint_finish(loop.checkpoint, unwritten);
 done:
-    /* before anything here waits for a peer */
+    /* abort before anything here waits for a peer */
     if (code && comm) comm_abort(comm, code, error_message());
     *in_use = !close_all(&loop, code);
     if (!*in_use) free(session);

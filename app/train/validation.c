@@ -47,9 +47,9 @@ static void set_run(struct run_config *c, const struct series *s, const struct s
     snprintf(c->data.name, sizeof c->data.name, "random");
     c->data.samples = 1 << 20;
     c->devices = p->gpus < machine->gpus ? p->gpus : machine->gpus;
-    /* one GPU's batch is split: the last GPU may have less */
+    /* if one GPU's batch is split, the last GPU may get less */
     c->batch_size = is_split(s, p) ? s->point[0].batch : p->batch * c->devices;
-    /* a time that is given is that of a program for one GPU */
+    /* measured times on one GPU come from a program for one GPU */
     c->mode = s->way == SERIES_FSDP                      ? MODE_FSDP
               : p->gpus == 1 && (!ddp || p->role == 'g') ? MODE_SINGLE
               : dp                                       ? MODE_DP
@@ -63,9 +63,9 @@ static void set_run(struct run_config *c, const struct series *s, const struct s
 int validation_open(struct modelled *m, const struct series *s, const struct series_point *p,
                     struct clock_config *clock) {
     struct run_config c;
-    memset(m, 0, sizeof *m); /* it is closed also after an error */
+    memset(m, 0, sizeof *m); /* the caller closes it even after an error */
     set_run(&c, s, p, clock->machine);
-    clock->nodes = (double)p->gpus / c.devices; /* alike */
+    clock->nodes = (double)p->gpus / c.devices; /* identical nodes */
     clock->last_phase = last_phase(s->way);
     clock->precision = s->precision;
     clock->what_if = what_if_none();

@@ -59,7 +59,7 @@ static void print_head(void) {
            "                             ms per step              speed-up over one GPU\n"
            "                      over PCIe 3   over NVLink   over PCIe 3   over NVLink\n"
            "model      GPUs batch     DP    DDP     DP    DDP     DP    DDP     DP    DDP\n",
-           TRUST_UNMEASURED); /* which DP of two of the models has */
+           TRUST_UNMEASURED); /* DP of two of the models has this mark */
 }
 
 /* many, one: the same training on many GPUs and on one; their batches may differ. */

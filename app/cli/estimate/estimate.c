@@ -16,7 +16,7 @@
 #include "train/estimate/estimate.h"
 #include "train/estimate/max_batch.h"
 
-enum { DEFAULT_STEPS = 50 }; /* as of profile */
+enum { DEFAULT_STEPS = 50 }; /* the same as in profile */
 
 /* 1: for pictures of this size, a model of this name usually has another stem. */
 static int is_of_small_pictures(const struct run_config *config) {
@@ -63,7 +63,7 @@ static int estimate_ways(const struct run_config *config, struct ways *ways, int
         if (compare_leaves_out(config, base.mode)) continue;
         int code = estimate_run(&base, &ways->run[i]);
         if (code) fail(code, "%s: %s", way_name(i), error_message());
-        if (code && code != ERR_MEMORY) return code; /* there is nothing but the error */
+        if (code && code != ERR_MEMORY) return code; /* there is only the error to report */
         if (!has_head++) print_head(config, width);
         if (code == ERR_MEMORY) {
             way_note_full(ways, full = i, &base, width);
@@ -160,7 +160,7 @@ int command_estimate(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(run_files_open(&files, &config), code, done);
     ways = ways_new(&config);
     CHECK_GOTO(ways ? show(&config, ways) : ERR_MEMORY, code, done);
-    struct page none = {.count = 0}; /* nothing ran that could be shown */
+    struct page none = {.count = 0}; /* nothing ran, so there is nothing to show */
     code = run_files_write(&files, "estimate", ways_write, ways, &none);
 done:
     run_files_abandon(&files);

@@ -123,7 +123,7 @@ static int largest_batch(const struct run_config *config, int devices, double gi
     c.device_memory_count = 1;
     c.device_memory[0] = (uint64_t)(gib * 0x1p30);
     if (max_batch_find(&c, guess, &found)) return -1;
-    return found.next ? found.batch : guess; /* the data set has no more samples */
+    return found.next ? found.batch : guess; /* next 0: the data set has no more samples */
 }
 
 struct figures figures_of(const struct run_config *c, const struct modelled *m,

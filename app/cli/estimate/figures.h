@@ -7,13 +7,13 @@
 
 struct figures {
     int way, devices;
-    double ms, rate, speed_up, error; /* ms and rate 0: unknown, or it does not fit; speed_up 0: no
-                                       * single run to compare with */
-    double first, others, pytorch;    /* peak memory in bytes of GPU 0, of the fullest other, and of
-                                    * GPU 0 if PyTorch trains; -1: none or unknown. Duet has no
-                                    * autocast */
+    double ms, rate, speed_up, error; /* ms and rate 0: unknown, or the run does not fit; speed_up
+                                       * 0: no single run to compare with */
+    double first, others, pytorch;    /* peak memory in bytes of GPU 0, of the fullest other GPU,
+                                       * and of GPU 0 in PyTorch; -1: none or unknown. Duet has no
+                                       * autocast */
     int largest, largest_pytorch;     /* global batch that fits; 0: none; -1: unknown */
-    int is_full, others_are_full, pytorch_is_full; /* 1: it exceeds the GPU's memory */
+    int is_full, others_are_full, pytorch_is_full; /* 1: that peak exceeds the GPU's memory */
     int is_unmeasured;                             /* no comparable measurement exists */
     int only_transfers;                            /* 1: ms is not the time of a whole step */
 };

@@ -8,10 +8,10 @@
 enum { MEASURED_TIMES = 2 };
 
 struct measured {
-    int times;                 /* how many were given */
+    int times;                 /* how many times were given */
     int batch[MEASURED_TIMES]; /* 0: the table's batch */
     double ms[MEASURED_TIMES];
-    char doubt[192]; /* about a time that is off by more than the clock's error; "": none */
+    char doubt[192]; /* a remark on a time that is off by more than the clock's error; "": none */
 };
 
 /* Parses "1:118ms" or "1:0.118s", or "1x64:230ms" for another batch: one time, or two with a comma;

@@ -92,7 +92,7 @@ static struct run_config config_of(const struct asked *a, int way, int devices) 
     struct run_config c = a->run;
     way_apply(way, &c);
     c.devices = devices;
-    if (way == WAY_SINGLE) c.dp.output_device = c.dp.sharded_reduce = 0; /* of DP alone */
+    if (way == WAY_SINGLE) c.dp.output_device = c.dp.sharded_reduce = 0; /* options of DP only */
     if (c.batch_per_device) c.batch_size = c.batch_per_device * devices;
     return c;
 }
@@ -183,7 +183,7 @@ static int model_all(struct asked *a, int phases) {
     for (int i = 0; i < a->counts; i++)
         for (int way = 0; way < WAYS; way++) {
             struct run_config c = config_of(a, way, a->devices[i]);
-            /* one GPU is single, or without it what --modes says */
+            /* on one GPU show single, or what --modes names without it */
             if (a->devices[i] > 1 ? way == WAY_SINGLE
                                   : way != WAY_SINGLE && a->run.modes >> MODE_SINGLE & 1)
                 continue;

@@ -146,7 +146,7 @@ void ways_show_what_fits(const struct ways *all, const struct run_config *config
 int ways_count_as_pytorch(struct ways *all, const struct run_config *config) {
     struct run_config c = *config, outline;
     int can;
-    c.data.join = 0; /* what PyTorch holds depends neither on this nor on the kind of device */
+    c.data.join = 0; /* PyTorch's memory depends neither on this nor on the kind of device */
     snprintf(c.device, sizeof c.device, "cpu");
     snprintf(c.ddp.allreduce, sizeof c.ddp.allreduce, "auto");
     CHECK(need_outline(&c, &outline, &can));
@@ -221,7 +221,7 @@ void ways_write(const void *what, struct json_writer *w) {
     const struct ways *all = what;
     json_array(w, "runs");
     for (int i = 0; i < WAYS; i++) {
-        if (!way_run(all, i) && !*all->full[i]) continue; /* left out */
+        if (!way_run(all, i) && !*all->full[i]) continue; /* the way was left out */
         results_run(w, ways[i].key, ways[i].name, all->full[i], &all->run[i]);
         if (all->config->as_pytorch) write_pytorch(&all->pytorch[i], w);
         json_close(w);

@@ -28,10 +28,10 @@ void way_apply(int way, struct run_config *config);
 
 struct ways {
     const struct run_config *config; /* borrowed */
-    struct run_record run[WAYS];     /* devices 0: it was left out, or did not fit */
-    char full[WAYS][ERROR_BYTES]; /* the error of one that did not fit its devices' memory; or "" */
-    struct need need[WAYS];       /* what such a one would hold */
-    struct as_pytorch pytorch[WAYS]; /* what PyTorch would hold; devices 0: it is not known */
+    struct run_record run[WAYS];     /* devices 0: the way was left out or did not fit */
+    char full[WAYS][ERROR_BYTES];    /* the error of a way that did not fit the memory, or "" */
+    struct need need[WAYS];          /* what such a way would hold */
+    struct as_pytorch pytorch[WAYS]; /* what PyTorch would hold; devices 0: unknown */
 };
 
 /* On the heap: the records are too large for a small stack. NULL: out of host memory, with the

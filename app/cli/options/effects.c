@@ -13,8 +13,8 @@
 
 static const struct {
     unsigned bit;
-    const char *name, *why; /* why it does not do what other commands do */
-    const char *its_own;    /* why it lacks even what compare has; NULL: as above */
+    const char *name, *why; /* why some options have no effect in it */
+    const char *its_own;    /* why it lacks even compare's options; NULL: as above */
 } commands[] = {
     {BY_TRAIN, "train", NULL, NULL},
     {BY_COMPARE, "compare", "it trains more than one model", NULL},
@@ -144,7 +144,7 @@ static const struct {
     unsigned condition;
     const char *where;
     enum quoted value;
-    const char *why, *give; /* give NULL: leave one out */
+    const char *why, *give; /* give NULL: advise to leave one out */
 } texts[] = {
     {ON_SEVERAL_DEVICES, "in mode ", MODE, "it trains on one device", "--mode dp or ddp"},
     {ADDS_AS_DDP, "in mode ", MODE,

@@ -44,7 +44,7 @@ enum condition {
     BY_SGD = 1 << 9,
     BESIDE_PARAMS = 1 << 10,
     BESIDE_CHECKPOINT = 1 << 11,
-    /* from here on: what must not be given with it */
+    /* from here on: what excludes the option */
     WITHOUT_INIT_FROM = 1 << 12,
     WITHOUT_RESUME = 1 << 13,
     BESIDE_GPU = 1 << 15,

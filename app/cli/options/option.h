@@ -17,15 +17,15 @@ struct option;
 typedef int option_reader(const struct option *option, const char *text, void *target);
 
 struct option {
-    const char *name; /* "--devices"; NULL: no option, but a heading, which is `help` */
-    /* The value in --help; NULL: the option takes none. For read_choice "a|b|c" lists the possible
-     * words. */
+    const char *name; /* "--devices"; NULL: `help` is a heading, not an option */
+    /* The value as shown in --help; NULL: the option takes none. For read_choice "a|b|c" lists the
+     * valid words. */
     const char *value;
-    const char *help; /* "": accepted, and not listed */
+    const char *help; /* "": accepted but not listed */
     option_reader *read;
-    size_t offset, bytes;   /* of the member of *target that it sets */
-    double lowest, highest; /* of a number: the limits, both allowed */
-    /* Where it has an effect: commands (bits of enum command_bit), modes (bits of enum run_mode; 0:
+    size_t offset, bytes;   /* the member of *target that it sets */
+    double lowest, highest; /* limits of a number, both allowed */
+    /* The option affects: commands (bits of enum command_bit), modes (bits of enum run_mode; 0:
      * all) and conditions (bits of enum condition). Tables for one command leave them 0. */
     unsigned commands, modes, conditions;
 };

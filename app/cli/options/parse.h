@@ -16,18 +16,18 @@ struct option_synonym {
 };
 
 struct options {
-    const char *command; /* errors refer to its --help */
+    const char *command; /* errors refer to this command's --help */
     struct {
         const struct option *rows; /* if both tables have an option, the first one wins */
         void *target;
     } part[2];                             /* rows NULL: no second table */
     const struct option_synonym *synonyms; /* NULL: none */
-    int then_words; /* 1: a word that is no option, or "--", ends reading; 0: error */
+    int then_words; /* 1: a word that is not an option, or "--", ends reading; 0: error */
 
     /* ---- set by options_read ---- */
     int help;                    /* --help or -h was given, which ends the reading */
     int all;                     /* --details was given too */
-    int read;                    /* words of argv that were read */
+    int read;                    /* number of words of argv that were read */
     char given[2][MOST_OPTIONS]; /* row i of a table was given */
 };
 

@@ -50,7 +50,7 @@ static int refuse_one_file(const struct run_config *config) {
     const struct {
         const char *name, *path;
         int is_input;
-        const char *becomes; /* the input that this output may replace */
+        const char *becomes; /* the option whose input file this output may replace */
     } files[] = {{"--init-from", config->model.init_from, 1, ""},
                  {"--resume", f->resume, 1, ""},
                  {"--model", model ? model->path : "", 1, ""},
@@ -116,7 +116,7 @@ static void choose_model(const struct options *o, struct run_config *config) {
             config->devices = SHOWN_DEVICES;
     }
     const struct duet_model *own = config->model.options.own;
-    /* A graph determines its samples, and so do the nets of estimates. */
+    /* A graph determines the shape of its samples, as do the built-in nets of estimate. */
     if (!any_data &&
         (command_bit(o->command) & (BY_PROFILE | BY_ESTIMATE | BY_COMPARE | BY_SCALE)) &&
         (graph_of(own) || model_is_outline(config->model.name)))
@@ -124,7 +124,7 @@ static void choose_model(const struct options *o, struct run_config *config) {
     if (strcmp(config->model.name, shown_model) || (own && !strcmp(own->name, shown_model))) return;
     if (!any_data) snprintf(config->data.name, sizeof config->data.name, "random");
     if (!options_have(o, "--bucket-cap-mb"))
-        config->ddp.bucket_cap_mb = 1; /* or there are only two */
+        config->ddp.bucket_cap_mb = 1; /* the default would give only two buckets */
 }
 
 int run_options_read(struct options *o, int argc, char **argv, struct run_config *config) {
@@ -141,7 +141,7 @@ int run_options_read(struct options *o, int argc, char **argv, struct run_config
     if (config->update.lr < 0)
         config->update.lr = optimizer_learning_rate(config->update.optimizer);
     config->warned = config->quiet;
-    if (*config->clock.gpu && !strcmp(config->device, "auto")) /* real GPUs are measured */
+    if (*config->clock.gpu && !strcmp(config->device, "auto")) /* modelled: no real GPU */
         snprintf(config->device, sizeof config->device, "cpu");
     return resolve_batch(config, batch_size);
 }

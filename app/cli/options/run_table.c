@@ -11,7 +11,7 @@ enum {
     MOST_SAMPLES = 100000000,
     MOST_PARAMS = 2000000000
 };
-#define LARGEST_FLOAT 3.4e38      /* about FLT_MAX: devices compute in float */
+#define LARGEST_FLOAT 3.4e38      /* about FLT_MAX, since devices compute in float */
 #define SMALLEST_MEMORY (2 << 20) /* memory comes in pieces of 2 MiB */
 
 #define AT(member) OPTION_AT(struct run_config, member)

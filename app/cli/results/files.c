@@ -82,7 +82,7 @@ static int write_report(struct run_files *o, struct page *page, const char *comm
 
 static int write_trace(struct atomic_file *file, const struct page *page) {
     struct trace_run runs[PAGE_RUNS];
-    char title[PAGE_RUNS][192]; /* with the mark of modelled times */
+    char title[PAGE_RUNS][192]; /* titles, with a mark on modelled times */
     int count = 0;
     for (int i = 0; i < page->count; i++) {
         const struct run_record *run = page->run[i].run;
@@ -99,7 +99,7 @@ static int write_trace(struct atomic_file *file, const struct page *page) {
 
 int run_files_open(struct run_files *o, const struct run_config *config) {
     o->config = config;
-    if (config->spread > 1) return OK; /* rank 0 writes them */
+    if (config->spread > 1) return OK; /* only rank 0 writes files */
     if (*config->files.json) CHECK(atomic_open(&o->json, config->files.json));
     if (*config->files.trace) CHECK(atomic_open(&o->trace, config->files.trace));
     if (*config->files.report) CHECK(atomic_open(&o->page, config->files.report));

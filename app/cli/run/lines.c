@@ -20,7 +20,7 @@ enum { LINE = 8192 };
 static int write_all(int fd, const char *text, size_t bytes) {
     while (bytes > 0) {
         ssize_t wrote = write(fd, text, bytes);
-        if (wrote < 0 && errno == EAGAIN) { /* another process of the terminal has set that */
+        if (wrote < 0 && errno == EAGAIN) { /* another process has made the terminal non-blocking */
             struct pollfd polled = {.fd = fd, .events = POLLOUT};
             poll(&polled, 1, -1);
         } else if (wrote < 0 && errno != EINTR) {

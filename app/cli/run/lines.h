@@ -10,8 +10,8 @@
 enum { LINES_STREAMS = 2 }; /* stdout and stderr: bits 1 and 2 of --tee */
 
 struct lines {
-    int pipe[MAX_DEVICES][LINES_STREAMS];     /* a rank writes to it; -1: it prints itself */
-    pid_t reader[MAX_DEVICES][LINES_STREAMS]; /* the process that reads it; 0: none */
+    int pipe[MAX_DEVICES][LINES_STREAMS];     /* a rank writes to it; -1: the rank prints */
+    pid_t reader[MAX_DEVICES][LINES_STREAMS]; /* the process that reads the pipe; 0: none */
 };
 
 /* Called before the ranks start: makes the pipes and starts their readers. streams has the bits of

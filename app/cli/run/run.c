@@ -27,13 +27,13 @@
 #include "report/text.h"
 
 struct words {
-    int64_t ranks, port, tee; /* port 0: a free one */
-    double grace_s;           /* from a signal to this command until the ranks are killed */
+    int64_t ranks, port, tee; /* port 0: any free port */
+    double grace_s;           /* seconds from a signal until the ranks are killed */
     const char *address;      /* MASTER_ADDR of the ranks; NULL: 127.0.0.1 */
     int64_t nodes, node;      /* torchrun's --nnodes and --node-rank */
-    char **program;           /* and its arguments, ended by NULL */
+    char **program;           /* the program and its arguments, ended by NULL */
     struct lines lines;
-    sigset_t mask; /* the mask of this command, before it blocked any signal */
+    sigset_t mask; /* this command's signal mask before it blocked any signal */
 };
 
 /* ---- the command line ---- */
@@ -137,7 +137,7 @@ static void set_environment(const struct words *w) {
     snprintf(text, sizeof text, "%d", (int)w->ranks);
     setenv("ROLE_WORLD_SIZE", text, 1);
     setenv("ROLE_NAME", "default", 1);
-    setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1); /* rank 0 of a PyTorch program opens one */
+    setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1); /* else rank 0 in PyTorch opens none */
 }
 
 /* In the rank, before the program. It must not inherit this command's signal mask. */
@@ -151,7 +151,7 @@ static int prepare_rank(void *context) {
     }
     if (w->address && strcmp(w->address, "localhost")) setenv("MASTER_ADDR", w->address, 1);
     signal(SIGXFSZ, SIG_DFL);
-    setpgid(0, 0); /* so it no longer has a controlling terminal: reads fail, nothing stops it */
+    setpgid(0, 0); /* leaves the terminal's foreground group: reads fail, but nothing stops it */
     signal(SIGTTIN, SIG_IGN);
     signal(SIGTTOU, SIG_IGN);
     return 0;
@@ -181,7 +181,7 @@ static void end_left_over(void) {
         running = 0;
         for (int i = 0; i < count; i++) {
             if (getpgid(children[i]) == getpgrp()) continue;
-            running = 1; /* a process that has just ended may leave children: look once more */
+            running = 1; /* a process that just ended may have left children: look once more */
             if (!waitpid(children[i], NULL, WNOHANG) && now_ns() - start >= KILL_AFTER_NS)
                 kill(children[i], SIGKILL);
         }
@@ -210,7 +210,7 @@ static int run(struct words *w, struct launch_result *result) {
 }
 
 int command_run(int argc, char **argv, const struct duet_model *own) {
-    struct words w = {.ranks = 1, .nodes = 1, .grace_s = 30}; /* torchrun's */
+    struct words w = {.ranks = 1, .nodes = 1, .grace_s = 30}; /* torchrun's defaults */
     struct launch_result result = {.exit_status = 0};
     struct options o = {
         .command = "run", .part = {{launch_options, &w}}, .synonyms = synonyms, .then_words = 1};

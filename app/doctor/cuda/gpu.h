@@ -18,7 +18,7 @@ struct gpu_facts {
     char name[64];
     int major, minor; /* compute capability */
     int multiprocessors;
-    uint64_t memory; /* bytes in all */
+    uint64_t memory; /* memory of the GPU in bytes */
     int exclusive;   /* 1: one process at a time may use the GPU, so ranks cannot share it */
 };
 /* Creates no context. ERR_FAILED: no GPU has this number. */

@@ -35,9 +35,9 @@ struct traced_call {
 struct traced_rank {
     struct traced_call *calls;      /* [count], owned; NULL: no file of this rank was found */
     size_t count, messages;         /* messages: sends and receives */
-    double bytes, in_calls, waited; /* waited: after the first collective */
+    double bytes, in_calls, waited; /* waited: excluding the first collective */
     size_t came_last;               /* the number of collectives in steps */
-    double median;                  /* of the waits for it, in the kind of its largest blame */
+    double median;                  /* median wait for it, in its worst kind of call */
 };
 
 struct traced_group {
@@ -45,9 +45,9 @@ struct traced_group {
     int ranks, files;
     struct traced_rank rank[MAX_DEVICES];
     size_t meetings; /* collectives that all ranks recorded */
-    int blamed;      /* -1: nobody */
+    int blamed;      /* rank to blame; -1: none */
     const struct traced_call *blamed_in;
-    size_t last_in, calls_in; /* the blamed rank came last in last_in of calls_in such calls */
+    size_t last_in, calls_in; /* the blamed rank was last in last_in of calls_in such calls */
 };
 
 /* Prints the answer and a table of the ranks for each group of these files, which it sorts.

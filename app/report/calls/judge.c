@@ -11,10 +11,10 @@ static const double NO_DELAY = 0.01;
 
 /* A collective that all ranks have. */
 struct meeting {
-    const struct traced_call *call; /* of rank 0: its name and bytes */
+    const struct traced_call *call; /* rank 0's call, for name and bytes */
     size_t number;
     int last;
-    double waited; /* the wait of the rank that came first */
+    double waited; /* how long the first rank waited */
 };
 
 static struct meeting meet(struct traced_group *g, size_t number) {
@@ -53,7 +53,7 @@ static void judge_kind(struct traced_group *g, const struct meeting *of, size_t 
     int early = 0, late = 0;
     for (size_t i = 0; i < count; i++)
         of[i].number < g->meetings / 2 ? (early = 1) : (late = 1);
-    if (count < 5 || !early || !late) return; /* of no step */
+    if (count < 5 || !early || !late) return; /* calls outside steps */
     for (size_t i = 0, n; i < count; i += n) {
         int last = of[i].last;
         for (n = 1; i + n < count && of[i + n].last == last;)

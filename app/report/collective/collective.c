@@ -10,7 +10,7 @@
 #define WORD(NAME, word, in_fold_order, uses_scratch) {#word, 0, ALLREDUCE_##NAME},
 static const struct {
     const char *word;
-    enum collective what; /* in place */
+    enum collective what; /* all-reduce in place */
     enum allreduce_algorithm algorithm;
 } planned[] = {ALLREDUCE_PLANS(WORD){"all-gather", COLLECTIVE_ALL_GATHER, 0},
                {"reduce-scatter", COLLECTIVE_REDUCE_SCATTER, 0},

@@ -98,7 +98,7 @@ static void print_state(FILE *file, const struct hops *h, const struct hops_stat
 
 static int print_hop(FILE *file, const struct hops *h, struct hops_state *state, int hop, int first,
                      int end, int full) {
-    int links = first; /* copies and sums within a rank come after them */
+    int links = first; /* copies and sums within a rank follow */
     while (links < end && h->moves[links].from != h->moves[links].to)
         links++;
     CHECK(hops_state_run(state, hop));

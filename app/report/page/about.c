@@ -65,7 +65,7 @@ void about_table(FILE *file, const struct page *page) {
     for (int i = 0; i < o->word_count; i++) {
         struct text word = {.used = 0};
         add_word(&word, o->words[i]);
-        fprintf(file, i ? " <span>" : "<span>"); /* a browser would break a line within --word */
+        fprintf(file, i ? " <span>" : "<span>"); /* else browsers would break lines within --word */
         html_text(file, word.words);
         fprintf(file, "</span>");
     }

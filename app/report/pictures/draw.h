@@ -11,19 +11,19 @@
 typedef int draw_function(struct picture *p, const struct page *page, int index);
 
 draw_function draw_timeline;   /* DP and DDP, a lane for each device, on one time axis */
-draw_function draw_memory;     /* by cause and device, with the limit */
+draw_function draw_memory;     /* memory by cause and device, with the limit */
 draw_function draw_phases;     /* time by phase and device */
-draw_function draw_loss;       /* of all runs */
-draw_function draw_accuracy;   /* of all runs that evaluated */
+draw_function draw_loss;       /* loss of all runs */
+draw_function draw_accuracy;   /* accuracy of all runs that evaluated */
 draw_function draw_links;      /* one run: what moved over each link, as arrows */
 draw_function draw_collective; /* the run of DDP: its allreduce, hop by hop */
 
 /* Return 1 if the picture would show anything. */
 int has_timeline(const struct page *page);
 int has_curves(const struct page *page, int accuracy);
-int has_chart(const struct page *page, int accuracy); /* needs two points */
+int has_chart(const struct page *page, int accuracy); /* 1: there are at least two points */
 int has_traffic(const struct page *page, int index);
-int index_of_ddp(const struct page *page); /* its index, if it has a record; -1: none */
+int index_of_ddp(const struct page *page); /* index of DDP's run, if it has a record; -1: none */
 int has_collective(const struct page *page);
 int has_phases(const struct page *page);
 

@@ -3,7 +3,7 @@
 
 static const struct {
     const char *name, *light, *dark;
-    int strong; /* 1: text on it is white; in both themes */
+    int strong; /* 1: text on it is white, in both themes */
 } shades[SHADE_COUNT] = {
     [SHADE_TEXT] = {"ink", "#1b1f24", "#e8eaed", 0},
     [SHADE_QUIET] = {"quiet", "#57606a", "#a5adb8", 0},

@@ -240,7 +240,7 @@ double picture_text_width(const struct picture *p, const char *text) {
     double sum = 0;
     for (; *text; text++) {
         char c = *text;
-        if ((c & 0xc0) == 0x80) continue; /* a further byte of a character */
+        if ((c & 0xc0) == 0x80) continue; /* a continuation byte of a character */
         sum += strchr(" ijlI.,:;'", c) ? 0.34
                : strchr("ftr()-/", c)  ? 0.42
                : strchr("mwMW%=", c)   ? 0.98

@@ -16,7 +16,7 @@ enum picture_form { PICTURE_WIDE, PICTURE_NARROW, PICTURE_SLIDE };
 struct picture {
     FILE *file;
     enum picture_form form;
-    double width, height; /* of the picture */
+    double width, height; /* size of the picture */
     double font;          /* the size of text; rows and gaps follow from it */
     char about[128];      /* what was run, shown after the title of a slide; "": nothing */
     int boxes;            /* 1: an open path of boxes in `shade`, which the next box can join */

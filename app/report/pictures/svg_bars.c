@@ -15,8 +15,8 @@
 /* Keys below PHASE_COUNT are phases of the compute lane. The others are the rest of the step:
  * together they add up to its wall time. */
 enum time_key {
-    TIME_WAIT = PHASE_COUNT, /* for other devices, for the communication or the copy lane */
-    TIME_NO_CORE,            /* emulated devices: another one had the core */
+    TIME_WAIT = PHASE_COUNT, /* waiting for other devices, or for the communication or copy lane */
+    TIME_NO_CORE,            /* emulated devices: waiting for a core */
     TIME_IDLE,               /* the rest of the step */
     TIME_KEYS
 };
@@ -28,17 +28,17 @@ struct bars {
     int small; /* 1: too many bars for text beside each */
     struct key_item key[TIME_KEYS];
     int key_count;
-    double gutter, width, row, gap; /* of labels, of the longest bar; height of a bar */
+    double gutter, width, row, gap; /* widths of labels and of the longest bar; height of a bar */
     double top, bottom;
-    double most;  /* the amount that is as long as `width` */
-    double limit; /* the memory of a device; 0: none is in sight */
+    double most;  /* the amount that a bar of `width` shows */
+    double limit; /* memory of a device; 0: outside the picture */
 };
 
 /* ---- what they show ---- */
 
 static double part_of(const struct bars *b, const struct run_record *r, int device, int key) {
     if (!b->of_time) return (double)r->device[device].memory.at_peak[key];
-    if (key == PHASE_NONE || key == PHASE_EVALUATE) return 0; /* no part of a step */
+    if (key == PHASE_NONE || key == PHASE_EVALUATE) return 0; /* not part of a step */
     if (key < PHASE_COUNT) return device_value(r, device, VALUE_PHASE, key);
     return device_value(r, device,
                         key == TIME_WAIT      ? VALUE_WAIT
@@ -144,7 +144,7 @@ static void draw_limit(struct picture *p, const struct bars *b, const struct led
     char text[32];
     if (b->limit > 0) picture_line(p, mark, y - 1, mark, y + b->row + 1, SHADE_TEXT, 2);
     if (!with_text || b->small) return;
-    /* behind the limit where it would be on it */
+    /* past the limit line if it would cross it */
     if (b->limit > 0 && edge < mark && edge + 5.6 * f > mark) edge = mark;
     picture_text(p, edge + 0.4 * f, y + 1.1 * f, ANCHOR_START, SHADE_TEXT, "%s",
                  bytes_words((double)m->total_peak, text));

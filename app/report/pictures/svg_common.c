@@ -84,7 +84,7 @@ void draw_mark(struct picture *p, const struct page *page) {
         picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET,
                      "%d devices share %d %s%s: do not compare times", shares->devices, has,
                      shares->gpus ? "GPU" : "core", has > 1 ? "s" : "");
-    } else if (first && *first->modelled) { /* the hardware alone: the page has the rest */
+    } else if (first && *first->modelled) { /* only the hardware: the page shows the rest */
         const char *host = strstr(first->modelled, ", host");
         picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET, "%s, batch %d, modelled: %.*s",
                      first->model, first->batch_size,

@@ -8,9 +8,9 @@
 enum { MOST_POINTS = 300 };
 
 struct frame {
-    double x, y, width, height; /* of the plot; y is its bottom */
-    double first, last;         /* steps, or epochs */
-    double low, high;           /* values */
+    double x, y, width, height; /* area of the plot; y is its bottom */
+    double first, last;         /* range of steps or epochs */
+    double low, high;           /* range of values */
 };
 
 static const double *values_of(const struct run_record *r, int accuracy, int *count) {

@@ -8,7 +8,7 @@
 #include "report/pictures/draw.h"
 #include "report/text.h"
 
-enum { MOST_ARROWS = 300 }; /* with more nobody could tell them apart */
+enum { MOST_ARROWS = 300 }; /* more arrows could not be told apart */
 
 int has_traffic(const struct page *page, int index) {
     const struct run_record *r = page->run[index].run;
@@ -26,15 +26,15 @@ struct place {
 struct links {
     const struct run_record *run;
     struct place place[LINK_COUNT];
-    double x, y;   /* the middle */
-    double radius; /* of a device */
-    int crowded;   /* 1: devices are dots, and some are named beside them */
+    double x, y;   /* centre */
+    double radius; /* radius of a device */
+    int crowded;   /* 1: devices are dots, some with a name next to them */
     int centre;    /* the device in the middle; -1: none */
     double most;   /* bytes over the busiest link between devices */
-    double scale;  /* the same of all runs of the page, so that their arrows compare */
+    double scale;  /* the same over all runs on the page, so that arrows are comparable */
     int arrows, left_out;
-    int labels; /* 1: each arrow has its bytes beside it */
-    int even;   /* 1: all arrows carry the same */
+    int labels; /* 1: each arrow is labelled with its bytes */
+    int even;   /* 1: all arrows carry the same bytes */
 };
 
 static double bytes_over(const struct run_record *r, int from, int to) {
@@ -86,7 +86,7 @@ static void draw_link(struct picture *p, const struct links *l, int from, int to
     snprintf(tip, sizeof tip, "device %d to device %d: %s per step", from, to,
              bytes_words(bytes, words));
     double bend = 0.12, ux = dx / length, uy = dy / length;
-    /* The arrow leaves its end a little to the left, so that two of opposite directions part. */
+    /* Arrows start a little to the left, so that two in opposite directions do not overlap. */
     double ox = uy * r * 0.35, oy = -ux * r * 0.35;
     picture_arrow(p, a->x + ux * r + ox, a->y + uy * r + oy, b->x - ux * (r + 2) + ox,
                   b->y - uy * (r + 2) + oy, bend, SHADE_QUIET,
@@ -98,7 +98,7 @@ static void draw_link(struct picture *p, const struct links *l, int from, int to
     double off = (under ? 2.3 : 1.5) * p->font;
     double mx = a->x + t * dx + bow * bend * dy + uy * off,
            my = a->y + t * dy - bow * bend * dx - ux * off;
-    if (flat) my += oy; /* else the text would be on its arrow */
+    if (flat) my += oy; /* else the text would lie on its arrow */
     picture_text(p, mx, my + 0.35 * p->font,
                  flat || under ? ANCHOR_MIDDLE
                  : uy > 0      ? ANCHOR_START
@@ -152,7 +152,7 @@ static struct links links_of(const struct run_record *r) {
             least = fmin(least, bytes);
         }
     l.even = least > 0.99 * l.most;
-    /* if all devices are linked, nobody could read the labels */
+    /* if all devices are linked, labels would be unreadable */
     l.labels = r->devices <= 5 && l.arrows <= 2 * r->devices && !(l.even && l.arrows > 2);
     return l;
 }

@@ -5,9 +5,9 @@
 #include "report/pictures/window.h"
 
 struct layout {
-    double gutter, width; /* left of the axis, and along it */
+    double gutter, width; /* widths left of the axis and along it */
     double row[ROW_COUNT], gap, head;
-    double axis_ns; /* what `width` stands for */
+    double axis_ns; /* the time that `width` stands for */
     const struct window *windows;
 };
 
@@ -75,9 +75,9 @@ static void draw_span(struct picture *p, const struct span *s, double ns, const 
     double width = says && box[2] < 0.6 ? 0.6 : box[2];
     snprintf(tip, sizeof tip, "%s%s: %s", s->waiting ? "waiting in " : "",
              s->lane == LANE_COMM ? s->name : phase_name(s->phase), time_words(ns, text));
-    if (says && box[2] < 0.25) return; /* not to be seen */
+    if (says && box[2] < 0.25) return; /* too small to be seen */
     if (s->waiting) {
-        picture_box(p, box[0], box[1], width, box[3], SHADE_RAISED, NULL); /* hides the line */
+        picture_box(p, box[0], box[1], width, box[3], SHADE_RAISED, NULL); /* covers the line */
         picture_outline(p, box[0], box[1], width, box[3], SHADE_QUIET, says);
     } else {
         picture_box(p, box[0], box[1], width, box[3], shade_of_phase(s->phase), says);

@@ -36,7 +36,7 @@ int has_steps(const struct run_record *run) {
 /* When each of the kept steps began on device 0; 0: not seen. */
 struct starts {
     int first, count;
-    int64_t *ns; /* [count + 1]; the last one is the end of all */
+    int64_t *ns; /* [count + 1]; the last is the end of the window */
 };
 
 static int find_starts(const struct run_record *run, struct starts *starts) {

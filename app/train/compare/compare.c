@@ -19,7 +19,7 @@ const char *compare_leaves_out(const struct run_config *config, enum run_mode mo
 
 static int judge(struct comparison *c, enum run_mode mode, struct job_result *result) {
     struct verdict *v = &c->verdict[mode];
-    if (!c->run[mode].devices) return OK; /* left out, or it did not fit */
+    if (!c->run[mode].devices) return OK; /* the mode was left out or did not fit */
     c->judged[mode] = verdict_judge(&c->run[c->reference], &c->run[mode], v);
     if (c->judged[mode]) return OK;
     struct run_config config = c->config;
@@ -100,10 +100,10 @@ static int run_one(struct comparison *c, const struct run_config *config, enum r
         if (mode == c->reference) c->reference = next_reference(&c->config, mode);
         return OK;
     }
-    if (code && !c->run[mode].steps) record_free(&c->run[mode]); /* there is nothing in it */
+    if (code && !c->run[mode].steps) record_free(&c->run[mode]); /* the record is empty */
     if (code) judge_those_before(c, mode);
     CHECK(code);
-    /* The kind that `auto` found is used for all modes: another kind gives other bits. */
+    /* All modes use the kind of device that `auto` found, since another kind gives other bits. */
     if (mode == c->reference)
         snprintf(c->config.device, sizeof c->config.device, "%s", c->run[mode].kind);
     return OK;
@@ -120,7 +120,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
     CHECK(shared_data_open(&c->config));
     CHECK(job_try_first(&c->config, result));
     for (int i = 0; i < MODE_COUNT; i++) {
-        /* all machines are still there; afterwards only rank 0 continues */
+        /* while all machines take part; afterwards only rank 0 continues */
         enum run_mode mode = config->spread ? MODE_COUNT - 1 - i : i;
         if (!compare_leaves_out(&c->config, mode)) CHECK(run_one(c, config, mode, result));
     }

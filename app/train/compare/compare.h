@@ -15,7 +15,7 @@ struct comparison {
     /* The mode that the others are compared with: single, or the first mode that fits its
      * devices. */
     enum run_mode reference;
-    struct verdict verdict[MODE_COUNT]; /* against the reference, which has none */
+    struct verdict verdict[MODE_COUNT]; /* compared with the reference, which itself has none */
     int judged[MODE_COUNT];             /* 1: the verdict is set */
     char full[MODE_COUNT][ERROR_BYTES]; /* the error of a mode that did not fit, or "" */
     struct need need[MODE_COUNT];       /* the memory that such a mode would need */

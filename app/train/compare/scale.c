@@ -75,7 +75,7 @@ static void judge(struct scale *s, int i) {
     else if (row->first != i)
         row->bits =
             decided && row->verdict.not_finite_at < 0 ? SCALE_BITS_EQUAL : SCALE_BITS_NOT_PROMISED;
-    /* row i % rates is the run of the first device count with the same rate of the list */
+    /* row i % rates is the run with the first device count and the same learning rate */
     double before = record_samples_per_second(&s->rows[i % s->config.rates].run);
     row->speed_up = before > 0 ? record_samples_per_second(&row->run) / before : 0;
 }
@@ -101,7 +101,7 @@ int scale_run(struct scale *s, void (*done)(void *context, const struct scale *s
     memset(result, 0, sizeof *result);
     for (int i = 0; i < s->count; i++) {
         struct scale_row *row = &s->rows[i];
-        /* The device that `auto` found is used for all rows: another kind gives other bits. */
+        /* All rows use the kind of device that `auto` found; another gives other bits. */
         if (i)
             snprintf(row->config.device, sizeof row->config.device, "%s", s->rows[0].run.kind);
         else

@@ -23,9 +23,9 @@ struct scale_config {
 enum scale_bits {
     SCALE_BITS_FIRST,       /* other runs are compared with this one */
     SCALE_BITS_EQUAL,       /* at every step, on every device */
-    SCALE_BITS_DIFFERENT,   /* although equal bits are promised */
+    SCALE_BITS_DIFFERENT,   /* bits differ although equal bits are promised */
     SCALE_BITS_ALONE,       /* no other run has the same batch and learning rate */
-    SCALE_BITS_NOT_PROMISED /* or the loss is not finite, which proves nothing */
+    SCALE_BITS_NOT_PROMISED /* equal bits are not promised, or the loss is not finite */
 };
 
 struct scale_row {
@@ -34,8 +34,8 @@ struct scale_row {
     struct run_record run;
     int first; /* the first row with the same global batch and learning rate */
     enum scale_bits bits;
-    struct verdict verdict; /* against `first` */
-    double speed_up;        /* in samples/s, over the first row with this rate */
+    struct verdict verdict; /* compared with `first` */
+    double speed_up;        /* in samples/s, relative to the first row with this learning rate */
 };
 
 struct scale {

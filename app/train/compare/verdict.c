@@ -119,7 +119,7 @@ int verdict_judge(const struct run_record *a, const struct run_record *b, struct
     v->bits_apart_at = different ? v->step : -1;
     if (!bits_promised_between(a, b, v->why_not, sizeof v->why_not)) {
         v->kind = VERDICT_DIFFERENT;
-        return v->among_replicas = first_difference(b, b, v); /* whatever the algorithm */
+        return v->among_replicas = first_difference(b, b, v); /* true of every algorithm */
     }
     if (!different) different = results_differ(a, b, v);
     v->kind = different ? VERDICT_DIFFERENT : VERDICT_EQUAL;

@@ -9,12 +9,12 @@
 #include "fsdp/units.h"
 
 struct held_unit {
-    uint64_t whole;   /* bytes, its rows filled up */
-    uint64_t trained; /* the trained part of these */
-    uint64_t grads;   /* bytes of its gradients, as they are */
+    uint64_t whole;   /* bytes, with rows padded */
+    uint64_t trained; /* the trained part of those bytes */
+    uint64_t grads;   /* bytes of its gradients, without padding */
     int uses;         /* operands of ops whose backward has not run yet */
     int last;         /* the last use in forward */
-    int flat, here;   /* 1: its flat buffer is there; its parameters are */
+    int flat, here;   /* 1: its flat buffer exists; 1: its parameters do */
 };
 
 struct as_fsdp {
@@ -95,7 +95,7 @@ static void update_whole(const struct param_set *set, int ranks, uint64_t *bytes
     for (int n = 0; n < set->count; n++) {
         const struct param *largest = NULL;
         int least = 0;
-        for (int i = 0; i < set->count; i++) { /* behind the last one, by size and then by place */
+        for (int i = 0; i < set->count; i++) { /* the next smaller one; ties by index */
             const struct param *p = &set->param[i];
             if (last && (p->count > last->count || (p->count == last->count && p <= last)))
                 continue;

@@ -14,33 +14,32 @@
 #include "train/estimate/estimate.h"
 #include "train/session.h"
 
-enum { BUFFER_BYTES = 10 << 20 }; /* of reduce_add_coalesced */
+enum { BUFFER_BYTES = 10 << 20 }; /* as in reduce_add_coalesced */
 static const double AGREES = 0.05;
 
 /* What the devices have in common. */
 struct count {
     const struct run_config *config;
     struct session *session;
-    struct replica *replica; /* on a dry device */
-    duet_tape *loss;         /* on the same device */
-    int half;                /* 1: under autocast */
-    int64_t known,
-        known_once;      /* bytes that autograd saves: per sample, per batch; -1: by the rules */
-    uint64_t parameters; /* bytes of all */
-    uint64_t trained;    /* bytes of those that are not frozen */
+    struct replica *replica;   /* on a dry device */
+    duet_tape *loss;           /* on the same device */
+    int half;                  /* 1: under autocast */
+    int64_t known, known_once; /* bytes that autograd saves, per sample and batch; -1: use rules */
+    uint64_t parameters;       /* bytes of all parameters */
+    uint64_t trained;          /* bytes of those that are not frozen */
 };
 
 /* One device of the run. */
 struct part {
     struct ledger *ledger;
     uint64_t *saved;
-    int samples;      /* samples that its replica gets */
-    int loss_samples; /* samples whose loss it computes; 0: another device does */
+    int samples;      /* samples that the device's replica gets */
+    int loss_samples; /* samples whose loss it computes; 0: another device computes it */
     enum mem_cause loss_cause;
     int replicated;          /* 1: its parameters are copies */
     uint64_t updated;        /* bytes of the parameters that are updated here */
-    struct as_fsdp *sharded; /* NULL: it has whole parameters */
-    int accumulates;         /* 1: each gradient is added to .grad, which exists already */
+    struct as_fsdp *sharded; /* NULL: the device has whole parameters */
+    int accumulates;         /* 1: each gradient is added to an existing .grad */
 };
 
 static uint64_t output_bytes(const struct count *c, int samples) {
@@ -50,7 +49,7 @@ static uint64_t output_bytes(const struct count *c, int samples) {
 /* int64 labels, one per sample or per token, or as many numbers as outputs. */
 static uint64_t answer_bytes(const struct count *c, int samples) {
     int places = c->session->model.places, tokens = c->config->model.options.tokens;
-    if (loss_of_targets(c->session->model.loss)) /* float32 */
+    if (loss_of_targets(c->session->model.loss)) /* the loss is float32 */
         return output_bytes(c, samples) * (c->half ? 2 : 1);
     return 8 * (uint64_t)samples * (uint64_t)(places ? places : tokens ? tokens : 1);
 }
@@ -92,7 +91,7 @@ static int loss_and_gradient(const struct count *c, const struct part *p, int sa
     *dy = output_bytes(c, p->loss_samples ? p->loss_samples : p->samples);
     *cause = p->loss_samples ? p->loss_cause : MEM_ACTIVATIONS;
     if (!p->loss_samples) return OK;
-    if (!saved || p->loss_cause == MEM_GATHERED) /* the program keeps it in a variable */
+    if (!saved || p->loss_cause == MEM_GATHERED) /* the program keeps the output in a variable */
         ledger_add(p->ledger, p->loss_cause, *dy);
     CHECK(loss_pass(c, p));
     ledger_remove(p->ledger, *cause, *dy);
@@ -115,7 +114,7 @@ static int ruled_pass(const struct count *c, const struct part *p) {
     uint64_t dy;
     CHECK(replica_forward(c->replica, &segments, 1, &output));
     uint64_t gathered = p->loss_samples == p->samples ? 0 : output_bytes(c, p->samples);
-    ledger_add(p->ledger, MEM_ACTIVATIONS, gathered); /* until another device has read it */
+    ledger_add(p->ledger, MEM_ACTIVATIONS, gathered); /* held until another device has read it */
     int code = autograd_memory_new(&a, c->replica->tape, output, &config, p->saved);
     ledger_remove(p->ledger, MEM_ACTIVATIONS, gathered);
     if (!code) code = loss_and_gradient(c, p, autograd_memory_saves(a, output), &dy, &cause);
@@ -240,10 +239,10 @@ static int data_parallel(const struct count *c, struct as_pytorch *out) {
                          .loss_cause = own ? MEM_ACTIVATIONS : MEM_GATHERED,
                          .replicated = d > 0,
                          .updated = d ? 0 : c->trained};
-        if (left <= 0) break; /* then PyTorch uses fewer devices */
+        if (left <= 0) break; /* PyTorch uses fewer devices */
         p.loss_samples = own ? p.samples : d == config->dp.output_device ? all : 0;
         CHECK(one_device(c, &p));
-        /* only autograd held the chunk */
+        /* now that backward is over, nothing holds the chunk */
         ledger_remove(p.ledger, MEM_INPUT, sample_bytes(&c->session->model) * (uint64_t)p.samples);
         reduce(c, &p, d == 0);
     }
@@ -299,7 +298,7 @@ int as_pytorch(const struct run_config *config, struct as_pytorch *out) {
     struct run_record *record = NULL;
     memset(out, 0, sizeof *out);
     out->devices = run_devices(config);
-    dry.mode = MODE_SINGLE; /* devices whose replica takes a part of the batch */
+    dry.mode = MODE_SINGLE; /* number of devices that get a part of the batch */
     dry.virtual_devices = VIRTUAL_OFF;
     dry.update.passes = 1;
     dry.device_memory_count = 0;

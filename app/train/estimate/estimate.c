@@ -125,7 +125,7 @@ int estimate_run(const struct run_config *config, struct run_record *record) {
     }
     if (!code) forget_outcome(record);
     for (int d = 0; !code && !c.device_memory_count && d < record->devices; d++)
-        record->device[d].memory.capacity = 0; /* not given */
+        record->device[d].memory.capacity = 0; /* the limit was not given */
     if (code) error_with_options();
     return code;
 }

@@ -12,7 +12,7 @@ enum { LARGEST = 1 << 24 }; /* samples: the limit of --batch-size */
 struct search {
     const struct run_config *config;
     struct max_batch *out;
-    int good, bad; /* the largest known to fit, the smallest known not to */
+    int good, bad; /* the largest known to fit, and the smallest known not to fit */
 };
 
 static int try_one(struct search *s, int n) {
@@ -22,7 +22,7 @@ static int try_one(struct search *s, int n) {
     c.batch_size = n * s->out->unit;
     c.batch_per_device = 0;
     if (!c.steps || c.steps > MAX_BATCH_STEPS) c.steps = MAX_BATCH_STEPS;
-    c.data.workers = 0; /* so that no second batch comes too late to be counted */
+    c.data.workers = 0; /* else a late second batch might not be counted */
     int code = estimate_run(&c, record);
     if (!code) s->good = n;
     if (code == ERR_MEMORY) s->bad = n;

@@ -13,8 +13,8 @@ enum { MAX_BATCH_STEPS = 4 };
 struct max_batch {
     int unit;    /* batches are multiples of it, so that virtual devices have equal shares */
     int batch;   /* the largest that fits, in samples; 0: not even one unit fits */
-    int next;    /* one unit more, which was tried and does not fit; 0: no more samples */
-    int samples; /* in the data set: no batch is larger */
+    int next;    /* one unit more, which does not fit; 0: there are no more samples */
+    int samples; /* samples in the data set, which no batch exceeds */
 };
 
 /* Searches in config's mode, which is dry; its batch size is ignored. guess is a batch to try

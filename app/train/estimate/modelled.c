@@ -17,8 +17,8 @@ int modelled_open(struct modelled *m, const struct run_config *config) {
     CHECK(schedule_new(&m->schedule));
     c.schedule = m->schedule;
     c.steps = MODELLED_STEPS;
-    c.device_memory_count = 0; /* modes that do not fit have a row, too */
-    /* all steps are those of full batches */
+    c.device_memory_count = 0; /* no limit: modes that do not fit also get a row */
+    /* all steps have full batches */
     c.data.drop_last = 1;
     estimate_enlarge(&c, (int64_t)(MODELLED_STEPS + 1) * c.batch_size * c.update.passes);
     m->pageable = c.data.no_pin_memory;

@@ -34,7 +34,7 @@ struct need need_of(const struct run_config *config) {
     struct run_record *record;
     int can;
     if (need_outline(config, &c, &can) || !can || record_new(&record)) return need;
-    c.device_memory_count = 0; /* as much as is asked for */
+    c.device_memory_count = 0; /* no limit */
     if (!c.steps || c.steps > MAX_BATCH_STEPS) c.steps = MAX_BATCH_STEPS;
     int failed = estimate_run(&c, record), equal = 1;
     for (int d = 0; !failed && d < record->devices; d++) {

@@ -143,7 +143,7 @@ int retime_put(struct run_record *r, const struct modelled *m, struct clock_conf
 
 /* Names like those that ranks on several machines report. */
 static int name_machines(struct run_record *r, const struct machine *m, int nodes) {
-    free(r->machines); /* empty */
+    free(r->machines); /* the list is empty */
     r->machines = calloc((size_t)r->devices, sizeof *r->machines);
     for (int d = 0; r->machines && d < r->devices; d++, r->machine_count++)
         if (asprintf(&r->machines[d], "%s %d", m->name, d / (r->devices / nodes)) < 0) break;

@@ -21,12 +21,12 @@ struct checkpoint {
     struct session *s;
     struct setting settings[SETTINGS_MOST];
     struct safetensors_pair about[OWN_PAIRS + SETTINGS_MOST + ORDER_PAIRS];
-    int pairs; /* without that of the ready order */
+    int pairs; /* not counting the ready order's */
     char sum_order[SUM_ORDER_BYTES], step_text[16];
     int taken, failed;
-    int good_step;         /* of the last checkpoint that was written; 0: none */
-    int last_failed;       /* 1: the last one could not be written */
-    char why[ERROR_BYTES]; /* the error of the last one that failed */
+    int good_step;         /* step of the last checkpoint that was written; 0: none */
+    int last_failed;       /* 1: the last checkpoint could not be written */
+    char why[ERROR_BYTES]; /* error of the last checkpoint that failed */
 };
 
 static void describe(struct checkpoint *c) {
@@ -48,7 +48,7 @@ static void describe(struct checkpoint *c) {
 
 int checkpoint_init(struct checkpoint **out, struct session *s) {
     *out = NULL;
-    const int sharded = s->replicas[0]->params->set.shard != NULL; /* then reading is collective */
+    const int sharded = s->replicas[0]->params->set.shard != NULL; /* if 1, reading is collective */
     if (!*s->config->files.checkpoint || (!session_leads(s) && !sharded)) return OK;
     struct checkpoint *c = *out = calloc(1, sizeof *c);
     if (!c) return fail(ERR_MEMORY, "--checkpoint: out of host memory");
@@ -98,7 +98,7 @@ static void warn(const struct checkpoint *c, int step) {
 
 void checkpoint_take(struct checkpoint *c, int step, int last) {
     if (!c) return;
-    /* writing the state is not training, nor is the evaluation before the last checkpoint */
+    /* training time excludes writing the state, and the evaluation before the last checkpoint */
     if (!last) measure_count(c->s);
     stream_set_phase(device_compute(c->s->replicas[0]->device), PHASE_NONE, step);
     int failed = write_state(c, step, last) != OK;

@@ -14,8 +14,8 @@ static double wall_time(void) {
 
 void curves_steps(struct curves *c, const struct run_record *r, int first, double seconds) {
     double now = wall_time();
-    /* A resumed run keeps its first step twice: the loss has the same bits, and the values of an
-     * epoch that ended there stay. */
+    /* A resumed run writes its first step again: the loss has the same bits, and the values of an
+     * epoch that ended there are kept. */
     if (!first && r->resumed_from_step) event_file_start(&c->file, now, r->resumed_from_step + 1);
     for (int i = first; i < r->steps; i++)
         event_file_scalar(&c->file, now, r->first_step + i, "Loss/train", r->losses[i]);

@@ -18,7 +18,7 @@
 struct curves {
     struct event_file file;
     int epoch_start; /* index of the epoch's first loss in the record */
-    int64_t samples; /* at the last point of the speed */
+    int64_t samples; /* samples trained at the last point of the speed curve */
     double seconds;
 };
 

@@ -12,7 +12,7 @@
 struct outputs {
     const struct run_config *config;
     struct curves curves;
-    struct atomic_file weights, losses; /* closed if not requested */
+    struct atomic_file weights, losses; /* not open unless requested */
 };
 
 /* Opens the files that config names; config must outlive them. Zero *o first, and call

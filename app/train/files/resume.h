@@ -19,8 +19,8 @@
 
 #include "train/session.h"
 
-#define ORDER_OF_SUMS "sum_order" /* bits_order_text; none: the fold order */
-#define READY_ORDER "ready_order" /* ddp_ready_order, the numbers of parameters; none: unknown */
+#define ORDER_OF_SUMS "sum_order" /* as in bits_order_text; missing: the fold order */
+#define READY_ORDER "ready_order" /* ddp_ready_order, indices of parameters; missing: unknown */
 
 /* Called before data, model and devices are opened. Checks that the file of --resume is a
  * checkpoint, that the file of --init-from is a safetensors file, and that the file of --checkpoint

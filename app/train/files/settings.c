@@ -101,7 +101,7 @@ int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST
     struct list l = {.settings = settings};
     add_model_name(&l, &s->model, model_file_of(c->model.options.own));
     add_model(&l, &s->model);
-    put(&l, "--seed", "%" PRIu64, c->seed); /* before the data, which may be drawn from it */
+    put(&l, "--seed", "%" PRIu64, c->seed); /* first, since the data may be drawn from it */
     put(&l, "--dataset", "%s: %d samples, fingerprint %016" PRIx64, s->train_set.name,
         s->train_set.count, settings_fingerprint(&s->train_set));
     add_count(&l, "--virtual-devices", s->virtual_devices);

@@ -9,7 +9,7 @@ enum { SETTINGS_MOST = 48, SETTING_BYTES = 260 };
 
 struct setting {
     const char *name;         /* the flag: "--batch-size" */
-    char text[SETTING_BYTES]; /* its value in force */
+    char text[SETTING_BYTES]; /* its effective value */
     /* 1: it affects bits only if the rules of docs/design.md section 2 do not promise the same bits
      * in all modes and device counts. */
     int of_way;
