@@ -224,8 +224,8 @@ void duet_tape_seed(duet_tape *tape, uint64_t seed);
 enum duet_pass {
     DUET_EVALUATE,
     DUET_TRAIN,
-    DUET_EVALUATE_MODULE /* ddp.module(x): a duet_ddp sends no buffers first, so that one rank may
-                            evaluate alone */
+    DUET_EVALUATE_MODULE /* ddp.module(x): a duet_ddp does not broadcast buffers first, so one rank
+                          * may evaluate alone */
 };
 int duet_tape_begin(duet_tape *tape, duet_params *params, int samples, enum duet_pass pass);
 

@@ -182,9 +182,9 @@ void duet_work_free(duet_work *work);
 enum duet_join { DUET_JOIN_OFF, DUET_JOIN, DUET_JOIN_ACTIVE, DUET_JOIN_THROW };
 struct duet_ddp_options {
     double bucket_cap_mb;       /* size of a bucket in MiB; 0: PyTorch's 25, and 1 for the first */
-    const char *allreduce;      /* as --allreduce of the command; NULL: auto */
-    int find_unused_parameters; /* 1: a pass may leave parameters out: each step is slower */
-    int no_overlap;             /* 1: sums only after backward, to see what the overlap is worth */
+    const char *allreduce;      /* as in the command's --allreduce; NULL: auto */
+    int find_unused_parameters; /* 1: a pass may skip parameters; makes each step slower */
+    int no_overlap;             /* 1: sums only after backward, to show the gain of overlap */
     int no_broadcast_buffers;   /* 1: broadcast_buffers=False: each rank keeps its own buffers */
     enum duet_join join;        /* see duet_ddp_join */
 };
@@ -207,9 +207,9 @@ void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
  * and gathers complete layers while they are used. The program's step stays as it is. */
 enum duet_shard { DUET_SHARD_PARAMETERS, DUET_SHARD_GRADIENTS, DUET_SHARD_OPTIMIZER };
 struct duet_fsdp_options {
-    enum duet_shard shard; /* what is split: this item and those after it (ZeRO 3, 2, 1) */
-    const char *units;     /* what is gathered together, as --units of the command; NULL: layers of
-                            * a sixteenth of all elements or more */
+    enum duet_shard shard; /* what is sharded: this item and those after it (ZeRO 3, 2, 1) */
+    const char *units;     /* what is gathered together, as in the command's --units; NULL: layers
+                            * with at least 1/16 of all elements */
     int prefetch;          /* units gathered ahead, 1 to 4; 0: one; -1: do not prefetch */
     int no_reshard_after_forward; /* 1: gathered units stay from forward to backward */
     int accumulate; /* 1: allows duet_tape_accumulate; each rank then has whole gradients */
@@ -253,10 +253,10 @@ int duet_ddp_join(duet_ddp *ddp);
  * functions take that pointer, and no copy of the struct. */
 struct duet_bucket {
     int index;              /* from 0 */
-    int is_last;            /* 1: the last of this backward */
+    int is_last;            /* 1: the last bucket of this backward */
     size_t count;           /* elements, with a few zeros between parameters */
-    duet_tensor *gradients; /* float (count): those of this rank. Belongs to the ddp */
-    duet_group *group;      /* of the ddp */
+    duet_tensor *gradients; /* float (count): this rank's gradients. Belongs to the ddp */
+    duet_group *group;      /* the ddp's group */
 };
 int duet_bucket_then(const struct duet_bucket *bucket, duet_work *work,
                      int (*then)(const struct duet_bucket *bucket, void *state), void *state);

@@ -76,9 +76,9 @@ duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
  *                  embedding_of index is a var of integers, such as samples of a data set or a
  *                  constant. Row padding_idx gets no gradient; with -1 all rows do
  * Window settings come in pairs, for rows and for columns. If the second is 0, it equals the first:
- * {2} is PyTorch's 2; {1, DUET_NO_PADDING} pads rows only. Here and below, 0, or NULL for all,
- * means PyTorch's default: stride 1 (in pools the size), padding 0, dilation 1, groups 1. The
- * largest value is 2^20. duet_conv and duet_pool begin with the same members. */
+ * {2} is PyTorch's 2; {1, DUET_NO_PADDING} pads rows only. Here and below, a field of 0 means
+ * PyTorch's default, and NULL means all defaults: stride 1 (in pools the size), padding 0, dilation
+ * 1, groups 1. The largest value is 2^20. duet_conv and duet_pool begin with the same members. */
 enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1, DUET_NO_WEIGHT = -1, DUET_NO_PADDING = -1 };
 struct duet_conv {
     int stride[2], padding[2], dilation[2], groups;
@@ -152,7 +152,7 @@ duet_var *duet_sqrt(duet_tape *tape, duet_var *x);
 duet_var *duet_reciprocal(duet_tape *tape, duet_var *x);
 struct duet_pool {
     int stride[2], padding[2], ceil_mode;
-    int width; /* of a window that is not square; 0: it is */
+    int width; /* width of the window; 0: it is square */
 };
 duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, const struct duet_pool *how);
 duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, const struct duet_pool *how);
@@ -247,14 +247,14 @@ enum duet_reduction {
     DUET_MEAN,
     DUET_SUM,
     DUET_NONE,
-    /* only for process groups, which also take the mean and the sum */
+    /* only for process groups, which also accept MEAN and SUM */
     DUET_PRODUCT,
     DUET_MIN,
     DUET_MAX
 };
 enum { DUET_IGNORED = -100 };
 struct duet_loss_options {
-    const duet_tensor *weight; /* NULL: every class counts 1 */
+    const duet_tensor *weight; /* NULL: every class has weight 1 */
     int ignores, ignore_index;
     double label_smoothing;
 };

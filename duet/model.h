@@ -34,11 +34,11 @@ extern "C" {
 enum duet_loss { DUET_CROSS_ENTROPY, DUET_MSE, DUET_SMOOTH_L1, DUET_BCE_WITH_LOGITS, DUET_NLL };
 
 struct duet_model {
-    const char *name; /* as --model takes it */
-    /* The shape of its samples: channels, height, width; zeros stand for 1, 28, 28. Random data has
+    const char *name; /* the name that --model takes */
+    /* The shape of a sample: channels, height, width; zeros stand for 1, 28, 28. Random data has
      * this shape; any other data set has its own, which describe can query. */
     int sample[3];
-    double mean, std; /* pixels enter as (x - mean) / std; std 0: unchanged, 0 to 1 */
+    double mean, std; /* inputs are (x - mean) / std; std 0: pixels from 0 to 1, unchanged */
     /* Lists the parameters, buffers and layers. Every call must list the same. */
     void (*describe)(duet_module *module, void *context);
     /* Changes the initial values after the initialisers below have drawn them: values[i] is
@@ -48,7 +48,7 @@ struct duet_model {
      * DUET_NLL. Several threads may call it at once, each with its own tape. */
     duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context);
     enum duet_loss loss;
-    void *context; /* passed on to these functions; may be NULL */
+    void *context; /* passed to these functions; may be NULL */
     /* The program's own data, on which the command trains unless --dataset names another set; test
      * may be NULL. All processes of a job run main and make the data set, but only the first reads
      * samples; the others share its memory. */
@@ -67,7 +67,7 @@ int duet_module_conv2d(duet_module *module, const char *name, int in, int out, i
 int duet_module_linear(duet_module *module, const char *name, int in, int out, int bias);
 int duet_module_batch_norm(duet_module *module, const char *name, int channels, double eps,
                            double momentum); /* PyTorch's defaults: 1e-5, 0.1; below 0: None */
-int duet_module_dropout(duet_module *module, const char *name, double p); /* as --dropout sets it */
+int duet_module_dropout(duet_module *module, const char *name, double p); /* set by --dropout */
 int duet_module_dropout2d(duet_module *module, const char *name, double p);
 
 /* The initial values of a parameter that belongs to no layer. DUET_WEIGHT and DUET_BIAS are those

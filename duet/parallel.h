@@ -48,19 +48,19 @@ extern "C" {
 
 /* The arguments of forward_multi. */
 struct duet_replica {
-    int index;                         /* its index in devices[0 .. n) */
-    int inputs, outputs;               /* how many the call has */
+    int index;                         /* the replica's index in devices[0 .. n) */
+    int inputs, outputs;               /* how many tensors the call has */
     const duet_tensor *const *tensors; /* [inputs] the replica's rows of each input */
     duet_var *const *x;                /* [inputs] the same as vars; NULL if it is not float */
 };
 
 struct duet_data_parallel_options {
-    int output_device; /* gathers outputs and losses: its index in devices[0 .. n) */
-    uint64_t seed;     /* of dropout */
+    int output_device; /* index in devices[0 .. n) of the device that gathers outputs and losses */
+    uint64_t seed;     /* seed of dropout */
     int input_grad;    /* 1: backward also computes the gradient with respect to x */
     /* Inputs are split, and outputs gathered, along this dimension: 1 for x (L,N,H), where the
-     * sequence is first. Every input and output must have it; x is float, other tensors have 4-byte
-     * elements. Tensors are copied to move the dimension to the front and back. */
+     * sequence is first. Every input and output must have this dimension; x is float, other tensors
+     * have 4-byte elements. Tensors are copied to move the dimension to the front and back. */
     int dim;
     double timeout_s; /* how long a replica may take for forward or backward; 0: 300 */
     /* A forward(*args) that returns a tuple, used if `forward` is NULL. It stores each of its

@@ -37,7 +37,7 @@ extern "C" {
 #endif
 
 typedef struct duet_rpc duet_rpc;           /* this process as a worker */
-typedef struct duet_rpc_call duet_rpc_call; /* a call, as the function that runs it sees it */
+typedef struct duet_rpc_call duet_rpc_call; /* a call, as seen by the function that runs it */
 typedef struct duet_future duet_future;
 typedef struct duet_rref duet_rref;
 
@@ -61,7 +61,7 @@ enum duet_rpc_type {
 struct duet_rpc_value {
     enum duet_rpc_type type;
     int count;    /* LIST: items */
-    size_t bytes; /* BYTES: how many */
+    size_t bytes; /* BYTES: number of bytes */
     union {
         int64_t integer;
         double number;
@@ -124,18 +124,18 @@ void duet_rpc_value_free(struct duet_rpc_value *value);
  * the class is its constructor, which returns an object with duet_rpc_return_object. */
 struct duet_rpc_function {
     const char *name; /* letters, digits, "_", ".", at most 127 bytes; must not begin "duet." */
-    int (*run)(duet_rpc_call *call, void *context); /* a code; its message is in duet_error() */
+    int (*run)(duet_rpc_call *call, void *context); /* its code; the message is in duet_error() */
     void *context;
     duet_device *device; /* NULL: the device in the options */
 };
 
 struct duet_rpc_options {
-    const struct duet_rpc_function *functions; /* copied, and so are the names */
+    const struct duet_rpc_function *functions; /* copied, with the names */
     int function_count;
     duet_device *device; /* where tensors arrive; NULL: this worker receives and sends no tensors */
     int threads;         /* threads that run calls, 0: 16; threads that wait do not count */
     double timeout_s;    /* for init, and for calls without a timeout; 0: 60 */
-    double silence_s;    /* a worker that is silent for so long counts as gone; 0: 30 */
+    double silence_s;    /* a worker that is silent for this long counts as gone; 0: 30 */
     /* How messages travel: "abstract", within this machine, the default; or "tcp". NULL takes
      * DUET_RPC_TRANSPORT. */
     const char *transport;
@@ -204,12 +204,12 @@ int duet_rpc_arg_count(const duet_rpc_call *call);
 /* Argument i as the expected type. If it has another type, these functions return 0 or NULL, and
  * the call fails with that error at its caller. What they return belongs to the call. */
 int64_t duet_rpc_arg_int(duet_rpc_call *call, int i);
-double duet_rpc_arg_number(duet_rpc_call *call, int i); /* an integer will do */
+double duet_rpc_arg_number(duet_rpc_call *call, int i); /* accepts an integer, too */
 const char *duet_rpc_arg_text(duet_rpc_call *call, int i);
 duet_tensor *duet_rpc_arg_tensor(duet_rpc_call *call, int i);
 duet_rref *duet_rpc_arg_rref(duet_rpc_call *call, int i);
-const struct duet_rpc_value *duet_rpc_arg(duet_rpc_call *call, int i); /* of any type */
-int duet_rpc_call_error(duet_rpc_call *call);                          /* the first such error */
+const struct duet_rpc_value *duet_rpc_arg(duet_rpc_call *call, int i); /* an argument of any type */
+int duet_rpc_call_error(duet_rpc_call *call);                          /* the first error */
 
 void *duet_rpc_self(duet_rpc_call *call); /* in a method: the object */
 duet_rpc *duet_rpc_of_call(duet_rpc_call *call);

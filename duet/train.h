@@ -100,7 +100,7 @@ struct duet_buffer {
     enum duet_type type; /* DUET_F32 or DUET_I64 */
     int rank;            /* 0 to DUET_MAX_RANK; 0: one number */
     int shape[DUET_MAX_RANK];
-    double value; /* of all its elements at the start */
+    double value; /* initial value of all elements */
 };
 
 /* register_buffer: adds all buffers to the parameters in one call, before a duet_ddp or a
@@ -142,10 +142,10 @@ struct duet_optimizer_options {
     double lr;           /* the learning rate, at least 0 */
     double weight_decay; /* at least 0; adamw: decoupled from the gradient */
     double momentum;     /* sgd: at least 0 */
-    double dampening;    /* sgd: a gradient's weight in the momentum is 1 - dampening */
+    double dampening;    /* sgd: the weight of a gradient in the momentum is 1 - dampening */
     int nesterov;        /* sgd: 1: Nesterov's momentum; needs momentum and no dampening */
     double rho;          /* adadelta: 0 to 1 */
-    double beta1, beta2; /* adam, adamw: from 0 up to, but not, 1 */
+    double beta1, beta2; /* adam, adamw: at least 0, below 1 */
     double eps;          /* adadelta, adam, adamw: at least 0 */
 };
 
@@ -172,7 +172,7 @@ void duet_optimizer_free(duet_optimizer *optimizer);
  * DUET_USAGE: no parameter matches. */
 struct duet_param_group {
     const char *params;      /* at most 63 bytes; kept as a copy */
-    double lr, weight_decay; /* below 0: the optimizer's */
+    double lr, weight_decay; /* below 0: use the optimizer's */
 };
 int duet_optimizer_add_group(duet_optimizer *optimizer, const struct duet_param_group *group);
 
@@ -224,16 +224,16 @@ void duet_dataset_free(duet_dataset *set);
  * Nothing is copied, so arrays and context must outlive the set. */
 struct duet_data {
     int count;             /* samples */
-    int rank, shape[3];    /* of one sample: 1 to 3 dimensions */
-    enum duet_type type;   /* of its elements: DUET_F32, or DUET_U8 for pixels */
-    const void *samples;   /* (count, shape), row-major; NULL: `read` makes them */
-    const int32_t *labels; /* (count), each at least 0; or */
+    int rank, shape[3];    /* shape of one sample: 1 to 3 dimensions */
+    enum duet_type type;   /* type of its elements: DUET_F32, or DUET_U8 for pixels */
+    const void *samples;   /* (count, shape), row-major; NULL: `read` makes samples */
+    const int32_t *labels; /* (count), each at least 0; or use targets */
     const float *targets;  /* (count, outputs) */
     int outputs;           /* the length of a target; 0: labels */
     int classes;           /* 0: 1 + the largest label, or 1 if `read` makes the labels */
     /* Writes sample i, 0 to count - 1, to `sample`, and its int32 label or its `outputs` floats to
-     * `answer`. A loader's workers call it at the same time, so it must not change shared data. It
-     * returns 0, or a code with which duet_loader_next then fails. */
+     * `answer`. A loader's workers call it concurrently, so it must not change shared data. It
+     * returns 0, or a code that duet_loader_next then returns. */
     int (*read)(void *context, int i, void *sample, void *answer);
     void *context;
 };
@@ -266,18 +266,18 @@ enum duet_shuffle {
     DUET_SHUFFLE_RANDOM
 };
 struct duet_loader_options {
-    int batch_size; /* of each rank */
+    int batch_size; /* samples per rank */
     enum duet_shuffle shuffle;
     uint64_t seed;
-    int drop_last;        /* 1: truncates the order, and drops a last batch that is not full */
+    int drop_last;        /* 1: truncates the order, and drops an incomplete last batch */
     int workers;          /* threads that prepare batches ahead; 0: duet_loader_next does that */
     int rank, world_size; /* world_size 0: 1 */
     /* NULL: batches stay in host memory. Otherwise they are copied to this device, which must have
      * memory for three batches and outlive the loader. The thread that uses the device calls the
      * loader's functions. */
     duet_device *device;
-    /* Bytes enter as (byte / 255 - mean) / std, as with torchvision's Normalize: [0] for all
-     * channels, or three values for three channels. std[0] = 0: they stay 0 to 1. */
+    /* Bytes become (byte / 255 - mean) / std, as in torchvision's Normalize: [0] for all channels,
+     * or three values for three channels. std[0] = 0: they become 0 to 1. */
     double mean[3], std[3];
     void (*warn)(const char *text, void *context); /* receives the warnings; NULL: stderr */
     void *context;
@@ -291,7 +291,7 @@ struct duet_batch {
     int n;                /* the number of samples */
     const float *X;       /* (n,channels,height,width); pixels are 0 to 1, floats unchanged */
     const int32_t *y;     /* (n), the labels; NULL if the set has targets */
-    int shape[3];         /* of each image: channels, height, width */
+    int shape[3];         /* shape of each image: channels, height, width */
     const float *targets; /* (n,outputs); NULL if the set has labels */
     int outputs;
     duet_tensor *samples; /* (n, shape of a sample) on the loader's device; NULL without one */
@@ -327,8 +327,8 @@ int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
  * duet_data_parallel are not kept either: they start again. */
 struct duet_checkpoint {
     duet_params *params;
-    duet_optimizer *optimizer; /* for these parameters; NULL: none, as with duet_sgd */
-    duet_tape *tape;           /* its count of training passes, for dropout; NULL: none */
+    duet_optimizer *optimizer; /* the optimizer of these parameters; NULL: none, as with duet_sgd */
+    duet_tape *tape;           /* stores its count of training passes, for dropout; NULL: none */
     int epoch;                 /* the program's own position: saved and restored */
     int64_t step;
 };

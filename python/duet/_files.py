@@ -10,7 +10,7 @@ _TYPES = {"float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8"}
 
 
 def write_tensors(path, arrays):
-    """Writes the length of the header, the header, and the numbers: those of 8 bytes first. The
+    """Writes the length of the header, the header, and the data, with 8-byte elements first. The
     file is written whole or not at all."""
     header, at = {}, 0
     arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].itemsize))
@@ -25,7 +25,7 @@ def write_tensors(path, arrays):
         with open(beside, "wb") as file:
             file.write(struct.pack("<Q", len(text)) + text)
             for array in arrays.values():
-                array.tofile(file)  # in the order of C
+                array.tofile(file)  # in C order
         os.replace(beside, path)
     except BaseException:
         if os.path.exists(beside):

@@ -10,7 +10,7 @@ import pathlib
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_uint64, c_void_p
 
 HERE = pathlib.Path(__file__).resolve().parent
-BUILD = HERE.parent.parent / "build"  # of a source tree that was built by make
+BUILD = HERE.parent.parent / "build"  # in a source tree that make has built
 
 OK, FAILED, USAGE, CHECK, MEMORY, TIMEOUT, PEER = range(7)
 F32, I32, F64, F16, BF16, I64, U8 = range(7)
@@ -53,7 +53,7 @@ def find(name):
                     "or `make`")
 
 
-_calls = [c_void_p, c_void_p]  # a group and a tensor, as most collectives begin
+_calls = [c_void_p, c_void_p]  # a group and a tensor: the first arguments of most collectives
 _pair = [c_void_p, c_void_p, c_void_p]
 _sizes = POINTER(c_int)
 _work = POINTER(c_void_p)
@@ -98,7 +98,7 @@ def check(library, code, error=DuetError):
 
 
 def open_host_device(library):
-    """A device for host memory: tensors over the caller's memory are on it."""
+    """The device of tensors that use the caller's host memory."""
     device = c_void_p()
     check(library, library.duet_device_open(byref(device), b"cpu", 0, 1 << 21))
     return device

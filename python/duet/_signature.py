@@ -11,7 +11,7 @@ from ._library import WrongArgument
 def _by_place(model, names, defaults, inputs):
     """The inputs in forward's order, without labels, because Duet computes the loss."""
     given = {name: x for name, x in inputs.items() if name != "labels"}
-    shifted = getattr(model, "prepare_decoder_input_ids_from_labels", None)  # of T5, BART
+    shifted = getattr(model, "prepare_decoder_input_ids_from_labels", None)  # in T5 and BART
     if shifted and "labels" in inputs:
         given.setdefault("decoder_input_ids", shifted(labels=inputs["labels"]))
     strange = sorted(given.keys() - set(names))
@@ -33,7 +33,7 @@ def _result_of(output):
 
 
 def called(export):
-    """export whose inputs may also be a dict. The wrapped forward has a parameter for each."""
+    """export, but inputs may also be a dict. The wrapped forward has a parameter for each."""
     @functools.wraps(export)
     def of_calls(model, example_inputs, *arguments, **options):
         kind, several = type(model), isinstance(example_inputs, tuple)

@@ -22,7 +22,7 @@ class Spans:
 
     def __init__(self):
         self.thread = ThreadPoolExecutor(1, "duet-spans")
-        self.inside = threading.local()  # in a thread: a span covers the calls below it
+        self.inside = threading.local()  # per thread: a span also covers the calls inside it
 
     def cover(self, name, tensors, make):
         """Calls make() inside a span that ends with the call."""
@@ -59,7 +59,7 @@ def _flat(tensors):
 
 def spanned(name, brings=0):
     """Wraps a method of a group as a call named `name`. brings is the argument with the rank's
-    input tensors, or None. name may be a function of them."""
+    input tensors, or None. name may be a function of the arguments."""
     def wrap(method):
         @functools.wraps(method)
         def call(self, *arguments, **more):

@@ -58,7 +58,7 @@ def in_a_row(tensors):
 
 
 def dealer(whole, tensors):
-    """A step after a call that copies each part of `whole` to a tensor of the list."""
+    """A step, to run after a call, that copies each part of `whole` to a tensor of the list."""
     def deal():
         for tensor, part in zip(tensors, whole.split([t.numel() for t in tensors])):
             tensor.copy_(part.view(tensor.shape))
@@ -66,6 +66,6 @@ def dealer(whole, tensors):
 
 
 def named(text, tensors):
-    """Restores the caller's type in an error, where a type that Duet lacks appears as another."""
+    """Restores the caller's type in an error, where a type that Duet lacks shows as another one."""
     types = {str(t.dtype)[6:] for t in tensors if t is not None and t.dtype not in TYPES}
     return f"{text} (of {', '.join(types)} here, which travels as that)" if types else text

@@ -13,7 +13,7 @@ ANYBODY = -2
 
 
 class DuetBackendError(dist.DistBackendError, lib.DuetError):
-    """Duet's one line. Programs search for PyTorch's words about a timeout and a lost peer."""
+    """Duet's one line. Programs look for PyTorch's words on a timeout or a lost peer."""
 
     def __init__(self, text, code=lib.FAILED):
         where, peer, cause = text.partition(": a peer failed first: ")
@@ -25,7 +25,7 @@ class DuetBackendError(dist.DistBackendError, lib.DuetError):
 
 
 class Call(Work):
-    """A pending call, or without a handle a call that has ended."""
+    """A pending call, or, without a handle, a call that has ended."""
 
     # Slots and no __init__, because this work is most of the cost of a short message.
     __slots__ = ("group", "handle", "value", "keep", "behind", "source", "error", "future",
@@ -40,7 +40,7 @@ class Call(Work):
 
     @classmethod
     def begun(cls, group, handle, result, keep, behind=None, source=-1):
-        """source is the sender of a message, or ANYBODY if it is known only at the end."""
+        """source is the sender of a message, or ANYBODY if only the end of the call reveals it."""
         call = cls()
         call.group, call.handle, call.value, call.keep = group, handle, result, keep
         call.behind, call.source, call.lock = behind, source, threading.Lock()
@@ -49,7 +49,7 @@ class Call(Work):
         return call
 
     def _end(self):
-        """Waits for the end once; later callers get the same result."""
+        """Waits for the end only once; later callers get the same result."""
         with self.lock:
             if self.handle is None:
                 return

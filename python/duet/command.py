@@ -15,8 +15,8 @@ import numpy
 
 from ._library import DuetError, WrongArgument, find
 
-_WITHOUT_REPORT = {"estimate", "scale"}  # subcommands that write no page
-_ENDS_IN = 10  # seconds that the command has to end after Ctrl-C
+_WITHOUT_REPORT = {"estimate", "scale"}  # subcommands that do not write a page
+_ENDS_IN = 10  # seconds that the command gets to end after Ctrl-C
 
 
 class Record(dict):
@@ -105,8 +105,8 @@ def _with_a_file(subcommand, options, folder):
 
 
 def _errors(process, progress):
-    """Returns what the command prints on stderr, to its end. progress: shows its lines of losses
-    meanwhile, each in place of the previous one."""
+    """Returns all that the command prints on stderr. progress: meanwhile shows its lines of losses,
+    each in place of the previous one."""
     lines, width = [], 0
     try:
         for line in process.stderr:
@@ -149,7 +149,7 @@ def started(subcommand, *, progress=True, **options):
                 last = (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
                 raise DuetError(_as_arguments(re.sub(r"^duet: ", "", last)), process.returncode)
             printed = re.sub(rf"(?m)^written:\s+{re.escape(folder)}.*\n(?:  .*\n)*", "",
-                             output.read_text(errors="replace"))  # the folder goes
+                             output.read_text(errors="replace"))  # the folder is removed
             return Result(_plain(json.loads(record.read_text())), printed,
                           page.read_text() if page.exists() else None)
         with output.open("w") as file, \
@@ -164,10 +164,10 @@ def started(subcommand, *, progress=True, **options):
 
 def run(subcommand, *, progress=True, **options):
     """Runs a subcommand and returns its Result. An option that is True has no value, False is its
-    --no- form, None is left out, and a list is joined with commas. If the command fails or refuses
-    something, that is a DuetError with its one line, in which --batch-size is batch_size; `code` is
-    the exit status. A failed check (exit status 3) is one too. `model` may be a torch.nn.Module,
-    with an example batch as `inputs`: duet.export then writes it for this run."""
+    --no- form, None is left out, and a list is joined with commas. If the command fails, its one
+    line becomes a DuetError, in which --batch-size is written batch_size; `code` is the exit
+    status. A failed check (exit status 3) also raises it. `model` may be a torch.nn.Module, with an
+    example batch as `inputs`: duet.export then writes it for this run."""
     with started(subcommand, progress=progress, **options) as result:
         return result()
 

@@ -13,7 +13,7 @@ from ._files import write_tensors
 from ._library import DuetError
 
 _WRAPPERS = re.compile(r"^(module\.|_orig_mod\.)+")
-_INSIDE = ("state_dict", "model_state_dict", "model")  # where training scripts keep it
+_INSIDE = ("state_dict", "model_state_dict", "model")  # where training scripts keep the state_dict
 
 
 def _load(source):
@@ -24,7 +24,7 @@ def _load(source):
             return torch.load(source, map_location="cpu", weights_only=True)
     except OSError as error:
         raise DuetError(f"convert: {source}: {error.strerror or error}") from None
-    except Exception as error:  # torch.load may raise anything for a file in another format
+    except Exception as error:  # for another format torch.load may raise any exception
         what = " ".join(str(error).split())
         why = ("it holds more than tensors: save model.state_dict()"
                if "Unsupported global" in what or "GLOBAL" in what else

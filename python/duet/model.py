@@ -4,7 +4,7 @@ not have.
     numbers = duet.describe(model, torch.randn(8, 3, 224, 224))
     duet.estimate(**numbers, batch_size=256, devices=8, device_memory="11G")
 
-The model runs forward once on tensors without memory (FakeTensorMode), so it may have any size.
+The model runs forward once on fake tensors (FakeTensorMode), so it may have any size.
 """
 
 import copy
@@ -22,11 +22,11 @@ class Numbers(Record):
 
 def saved_bytes(model, inputs, named):
     """Returns the bytes that autograd keeps for backward with these inputs, without parameters,
-    buffers, inputs and outputs; and the outputs, without memory."""
+    buffers, inputs and outputs; and the outputs, as fake tensors."""
     import torch
     from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
     from torch.utils import _pytree
-    saved = {}  # bytes by storage: what several functions save is there once
+    saved = {}  # bytes by storage, so that what several functions save counts once
 
     def key(tensor):
         return tensor.untyped_storage()._cdata
@@ -46,7 +46,7 @@ def saved_bytes(model, inputs, named):
     outputs = [x for x in _pytree.tree_leaves(output) if isinstance(x, torch.Tensor)]
     given = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
     for tensor in [*double.parameters(), *double.buffers(), *given, *outputs]:
-        saved.pop(key(tensor), None)  # estimate counts these apart
+        saved.pop(key(tensor), None)  # estimate counts these separately
     return sum(count for count, _ in saved.values()), outputs
 
 
@@ -66,7 +66,7 @@ def describe(model, *inputs, **named):
                             "dimension counts them")
     samples = tensors[0].shape[0]
     shape = tensors[0].shape[1:]
-    if len(shape) not in (1, 3):  # estimate knows vectors and images
+    if len(shape) not in (1, 3):  # estimate supports vectors and images
         shape = [shape.numel()]
     held, outputs = saved_bytes(model, inputs, named)
     return Numbers(params=sum(p.numel() for p in model.parameters()),

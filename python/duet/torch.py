@@ -36,7 +36,7 @@ __all__ = ["ProcessGroupDuet"]
 
 _NO_TIME = timedelta(0)
 _GONE = "the process group was destroyed: create it again"
-_MOST_TENSORS = 4096  # handles that a group keeps
+_MOST_TENSORS = 4096  # how many handles a group keeps
 
 
 class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
@@ -78,7 +78,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
     supports_splitting = True
     _device_types = property(lambda self: [torch.device("cpu")])
 
-    group_name = group_desc = ""  # PyTorch's own are those of a group in C++
+    group_name = group_desc = ""  # PyTorch's own properties expect a C++ group
 
     def setGroupName(self, name):
         self.group_name = name
@@ -161,7 +161,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
     def _forget_tensors(self):
         """Frees the previous handles, and keeps the current ones until the next call, because
         another thread may have taken one for a call that it is about to make."""
-        with self.lock:  # no call is being made
+        with self.lock:  # no call is in progress
             if self.under_way or len(self.tensors) <= _MOST_TENSORS:
                 return
             for old in self.aged.values():
@@ -212,7 +212,7 @@ class _State:
     """The state that all groups of a process share: the library, and the groups to leave at its
     end. A forked child makes its own."""
 
-    _of = {}  # by process
+    _of = {}  # one per process
 
     @classmethod
     def of_process(cls):
@@ -225,7 +225,7 @@ class _State:
         self.spans = Spans()
         self.library = lib.load()
         self.device = lib.open_host_device(self.library)
-        self.nothing = ctypes.create_string_buffer(64)  # the address of tensors without elements
+        self.nothing = ctypes.create_string_buffer(64)  # the address given to empty tensors
         atexit.register(self.leave)
         # Forked processes of multiprocessing run these instead of atexit's functions.
         multiprocessing.util.Finalize(None, self.leave, exitpriority=0)

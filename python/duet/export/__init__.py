@@ -22,7 +22,7 @@ from .._library import DuetError, ExportError, NoTorch, WrongArgument
 from ..command import estimate
 from ..model import describe, saved_bytes
 
-_WHY = {  # of words of PyTorch's what they mean
+_WHY = {  # explains some of PyTorch's messages
     "data-dependent": ": a model must not depend on the numbers in a tensor, as the size of "
                       "F.one_hot without num_classes does",
     "Constraints violated": ": it works for only one number of samples, as len(x) and "
@@ -40,11 +40,11 @@ def _otherwise(model, inputs):
 
 
 def _run_once(torch, model, inputs):
-    """If PyTorch itself cannot run the model on these inputs, its error names their sizes."""
+    """If PyTorch itself cannot run the model on these inputs, its error includes their sizes."""
     from .trace import copied
     try:
         trial = copied(model)
-    except Exception:  # the trace says so
+    except Exception:  # the trace reports it
         return
     names = {id(module): name for name, module in trial.named_modules()}
     try:
@@ -62,7 +62,7 @@ def _run_once(torch, model, inputs):
 
 def _saves(torch, model, inputs):
     """The line with the bytes that autograd keeps, per sample and independent of samples. None if
-    they are unknown, as for a model that cannot be deep-copied."""
+    unknown, as for a model that cannot be deep-copied."""
     samples = next(x.shape[0] for x in inputs if isinstance(x, torch.Tensor))
     from .trace import globals_kept
     try:
@@ -77,12 +77,12 @@ def _saves(torch, model, inputs):
 
 
 def _weights_of(path):
-    """The path where the command searches the weights of an exported model."""
+    """The path at which the command looks for the weights of an exported model."""
     return path.with_name(path.name.removesuffix(".duet") + ".safetensors")
 
 
 def _write(path, text, stored, loss, verify):
-    """The command reads the file and runs it next to the model before the file gets its name."""
+    """Before the file gets its name, the command runs it, next to the model."""
     with tempfile.TemporaryDirectory() as folder:
         trial = pathlib.Path(folder, "net.duet")
         trial.write_text(text, encoding="utf-8")
@@ -160,8 +160,8 @@ def _progress(quiet, text):
 def export(model, example_inputs, path, quiet=False, verify=True):
     """Writes `path`, a model file, and next to it the weights, with .safetensors for .duet.
     A model in eval mode is traced in training mode. In a model in training mode, layers in eval
-    mode stay so: a BatchNorm keeps its statistics. Parameters with requires_grad=False stay frozen.
-    example_inputs is a tensor or a tuple of tensors, whose first dimension is the samples.
+    mode stay in it: a BatchNorm keeps its statistics. Parameters with requires_grad=False stay
+    frozen. example_inputs is a tensor or a tuple of tensors, whose first dimension is the samples.
     ExportError names every op that Duet lacks, with its module and the line of your source. Returns
     `path`. The model does not change. quiet: no line of progress on a terminal. verify: compares
     the file's loss and gradients with the model's."""

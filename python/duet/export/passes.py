@@ -6,11 +6,11 @@ import math
 
 import torch
 
-_EXACT = 1 << 24  # up to which float32 has every integer
+_EXACT = 1 << 24  # float32 has every integer up to this one
 
 
 class Refused(Exception):
-    """One op cannot be written; the message says why."""
+    """An op cannot be written; the message says why."""
 
 
 def require(condition, why):
@@ -42,14 +42,14 @@ class Const:
 
     @property
     def number(self):
-        """The number that all elements equal; None if they differ."""
+        """The value that all elements have; None if they differ."""
         if not self.tensor.numel():
             return None
         one = self.tensor.flatten()[0]
         return one.item() if all((t == one).all() for t in self.of) else None
 
     def is_place(self):
-        """True if it is each sample's index."""
+        """True if the value is each sample's index."""
         return len(self.of) == 2 and self.rank > 0 and self.shape[0] == N(1) and all(
             bool(part.eq(i).all()) for t in self.of for i, part in enumerate(t))
 
@@ -80,7 +80,7 @@ class Sizes:
                     isinstance(x.shape[0], torch.SymInt) and x.shape[0].node.expr.is_Symbol:
                 count = x.shape[0].node
                 first = first or count
-                if count.hint == first.hint:  # inputs have as many samples, although no op says so
+                if count.hint == first.hint:  # inputs have equally many samples, even unstated
                     self.same[count.expr] = first.expr
         self.samples = first.expr if first else None
 
@@ -206,7 +206,7 @@ def bounds(program, wanted, examples):
 
 
 def _follow(node, rows, part, found, table):
-    """Records a table of so many rows for the inputs that contain the elements of `node`."""
+    """Records a table with this many rows for the inputs that contain the elements of `node`."""
     if not isinstance(node, torch.fx.Node):
         return
     if node.op == "placeholder":
@@ -218,7 +218,7 @@ def _follow(node, rows, part, found, table):
             _follow(x, rows, part or name in _PARTS, found, table)
 
 
-_WITH_PLACES = {"max", "min", "topk", "sort"}  # whose second result are places
+_WITH_PLACES = {"max", "min", "topk", "sort"}  # ops whose second result is indices
 _AS_LARGE = _MOVES | _WITH_PLACES
 
 
@@ -267,12 +267,12 @@ class Ranges(dict):
             # The result has the sign of the second operand, or of the first.
             most, sign = abs(node.args[1]) - 1, node.args[1] if name != "fmod" else given[0][0]
             return -most if sign < 0 else 0, most
-        made = []  # others have their extremes where the operands have theirs, or are 0
+        made = []  # others have their extremes at the operands' extremes, or at 0
         for at in itertools.product(*({*ends, min(max(ends[0], 0), ends[1])} for ends in given)):
             of = {x: torch.full([self.sizes.at(n, 2) for n in x.meta["val"].shape], float(number),
                                 dtype=torch.float64) for x, number in zip(node.all_input_nodes, at)}
             try:
                 made.append(node.target(*torch.fx.node.map_arg(node.args, of.get), **node.kwargs))
-            except Exception:  # an op that has no such operands
+            except Exception:  # an op without such operands
                 return None
         return min(y.min().item() for y in made), max(y.max().item() for y in made)

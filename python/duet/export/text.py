@@ -70,7 +70,7 @@ _IN_FRONT = _MIXES + "the first dimension alone may be that of the samples"
 
 
 def broadcast(*shapes):
-    """The shape of an op on tensors of these."""
+    """The shape of an elementwise op on tensors of these shapes."""
     rank = max(map(len, shapes))
     shapes = [[1] * (rank - len(s)) + list(s) for s in shapes]
     return [next((n for n in sizes if n != 1), 1) for sizes in zip(*shapes)]
@@ -89,7 +89,7 @@ class Writer:
     def __init__(self, torch, names):
         self.torch, self.names = torch, set(names)
         self.lines, self.known, self.axes = [], {}, {}
-        self.moved = {}  # lines that permute: of which line, its axes, and their order
+        self.moved = {}  # lines that permute: their operand, axes and order
         self.constants = {}
         self.trained = set()  # names of lines and parameters that may need a gradient
         self.module = ""
@@ -97,7 +97,7 @@ class Writer:
     # ---- lines
 
     def emit(self, op, operands, axes, once=True, shared=False, **settings):
-        """The name of a line; of two that are alike there is one, unless it draws numbers."""
+        """The name of a line; equal lines are written once, unless they draw numbers."""
         words = ["none" if x is None else x if isinstance(x, str) else x.name for x in operands]
         require(not any(isinstance(x, float) and x != x for x in settings.values()),
                 "one of its numbers is NaN")
@@ -118,11 +118,11 @@ class Writer:
         return name
 
     def line(self, op, x, **settings):
-        """A line of one operand as it lies."""
+        """A line with one operand, in the operand's layout."""
         x = self.value(x)
         return x.but(name=self.emit(op, [x], x.axes, shared=x.shared, **settings))
 
-    # ---- tensors that are there from the start
+    # ---- tensors that exist from the start
 
     def stored(self, name, tensor):
         """A parameter, buffer or constant: its sizes of 1 are not dimensions of others."""
@@ -142,7 +142,7 @@ class Writer:
         return self.stored(name, tensor).but(dtype=kind)
 
     def value(self, x):
-        """A constant as a value, of which one number stands for all that are equal."""
+        """A constant as a value; numbers that are all equal are stored once."""
         if isinstance(x, Value):
             return x
         if isinstance(x, (bool, int, float)):
@@ -159,7 +159,7 @@ class Writer:
         return self.lifted(y).but(at=more.pop()) if more else y
 
     def lifted(self, x):
-        """A value of which each sample has its copy."""
+        """A value that each sample has as a copy."""
         x = self.value(x)
         if not x.shared:
             return x
@@ -176,10 +176,10 @@ class Writer:
             "reshape", [name], [N(1), *x.shape], shared=True)
 
     def is_parameter(self, x):
-        """Can it be given where a line takes a parameter?"""
+        """Can the value stand where a line takes a parameter?"""
         return isinstance(x, Const) or x.shared and not x.repeats
 
-    # ---- values in the form that an op takes
+    # ---- values in the form that an op expects
 
     def lay(self, x, sizes, shared=False):
         """The name of a line of x with these sizes after the samples; with `shared` without samples
@@ -193,7 +193,7 @@ class Writer:
         return x.name if x.axes == axes else self.emit("reshape", [x], axes, shared=x.shared)
 
     def permuted(self, x, *order):
-        """Writes a line, unless the moved dimensions have size 1, or move back."""
+        """Writes a line, unless only dimensions of size 1 move, or it undoes another move."""
         order, (dims, sizes) = [d % x.rank for d in order], x.wide()
         y = x.but(shape=[x.shape[d] for d in order], repeats={order.index(d) for d in x.repeats},
                   at=None if x.at is None else order.index(x.at))
@@ -271,7 +271,7 @@ class Writer:
         return names, y, [1 + keys.index(d) for d in skip]
 
     def together(self, op, values, shape, **settings):
-        """A line that computes elementwise on several values; None is not an operand."""
+        """A line that computes elementwise on several values; None is skipped."""
         given = [self.value(x) for x in values if x is not None]
         names, y, _ = self.beside(given, shape, direct=op in ("add", "subtract", "multiply"))
         rest = iter(names)
@@ -346,7 +346,7 @@ class Writer:
             self.both("subtract", a, b)
 
     def where(self, condition, a, b):
-        """The line has room for one number."""
+        """The line takes only one number."""
         shapes = [x.shape for x in (condition, a, b) if hasattr(x, "shape")]
         numbers = [self.number(a) if not isinstance(a, Const) else a.number,
                    self.number(b) if not isinstance(b, Const) else b.number]

@@ -14,8 +14,8 @@ import torch
 from .._library import ExportError
 from .lower import LOWERINGS
 
-_TRACED_WITH = 2  # samples at least: torch.export takes a batch of 1 for a constant
-_SAMPLES = *range(2, 66), 100, 127, 128, 255, 256, 1000  # numbers of samples for which guards hold
+_TRACED_WITH = 2  # least samples: torch.export takes a batch of 1 for a constant
+_SAMPLES = *range(2, 66), 100, 127, 128, 255, 256, 1000  # batch sizes for which guards must hold
 
 
 @contextlib.contextmanager
@@ -42,7 +42,7 @@ def _for_a_trace(model):
             if getattr(config, name, None) == found:
                 setattr(config, name, wanted)
     for module in model.modules():
-        # The mean of all batches needs their number, which a trace lacks: Duet takes -1.
+        # The mean of all batches needs their number, which a trace lacks; Duet marks it with -1.
         if getattr(module, "momentum", 0) is None and \
                 isinstance(module, torch.nn.modules.batchnorm._NormBase):
             module.momentum = -1.0
@@ -50,13 +50,13 @@ def _for_a_trace(model):
     for name, _ in model.named_children():
         if hasattr(own, name):
             raise ExportError(f"torch.fx uses the name {name}: rename the module {name}")
-    if not model.training:  # otherwise its layers stay unchanged, and frozen ones are seen
+    if not model.training:  # otherwise its layers keep their modes, so that frozen ones are noticed
         model.train()
 
 
 def copied(model):
     """A copy of the model, which forward may change. A tensor that forward has computed and kept is
-    copied as a number; what cannot be copied is an ExportError."""
+    copied by value; what cannot be copied is an ExportError."""
     kept = {id(x): x.detach().clone() for module in model.modules() for x in vars(module).values()
             if isinstance(x, torch.Tensor) and x.grad_fn is not None}
     try:
@@ -88,7 +88,7 @@ def trace(model, inputs):
     pairs = [torch.cat([x] * _TRACED_WITH) if isinstance(x, torch.Tensor) and x.dim() and
              x.shape[0] < _TRACED_WITH else x for x in inputs]
     pairs = [x.clone() if any(x is other for other in pairs[:i]) and isinstance(x, torch.Tensor)
-             else x for i, x in enumerate(pairs)]  # a tensor given twice is two inputs
+             else x for i, x in enumerate(pairs)] # a tensor that is passed twice becomes two inputs
     dynamic = tuple({0: torch.export.Dim.DYNAMIC} if isinstance(x, torch.Tensor) and x.dim()
                     else None for x in pairs)
     varargs = any(p.kind is p.VAR_POSITIONAL
@@ -123,7 +123,7 @@ def _refuse_shared_memory(model, program):
     found = {}
     for spec in program.graph_signature.input_specs:
         name, x = spec.target or "", None
-        with contextlib.suppress(AttributeError):  # what the trace alone has
+        with contextlib.suppress(AttributeError):  # only the trace has it
             x = operator.attrgetter(name)(model)
         if isinstance(x, torch.Tensor) and x.layout is torch.strided and x.numel() and \
                 x.device.type != "meta":
@@ -157,9 +157,9 @@ def _refuse_guards(program):
 
 def decompose(program):
     _note_no_grad(program.graph_module)
-    program._guards_code = []  # those of shapes are looked at by trace.py
+    program._guards_code = []  # trace.py checks those of shapes
     seen = set()
-    for name, x in program.state_dict.items():  # a node with two names is here twice
+    for name, x in program.state_dict.items():  # a node with two names occurs twice
         program.state_dict[name] = x.clone() if id(x) in seen and not isinstance(
             x, torch.nn.Parameter) else x
         seen.add(id(x))
@@ -198,7 +198,7 @@ def traced_values(program, inputs):
             if "dropout" in str(node.target):
                 x = self.env[node.args[0]]
                 return (x, None) if "native" in str(node.target) else x
-            if "bernoulli.p" in str(node.target):  # as dropout of planes and of paths
+            if "bernoulli.p" in str(node.target):  # like dropout of planes and of paths
                 return torch.full_like(self.env[node.args[0]], node.args[1])
             return super().run_node(node)
     tables, inputs = program.state_dict | program.constants, iter(inputs)

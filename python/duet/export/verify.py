@@ -28,7 +28,7 @@ from .._library import DuetError, ExportError
 from ..command import started
 from .trace import copied, traced_values
 
-TIMES = 4  # as far from float64 as PyTorch's own float32
+TIMES = 4  # multiple of the distance between PyTorch's own float32 and float64
 # Where PyTorch's float32 is exact by chance, Duet may be off by the roundings of long sums: of the
 # parameter's own gradient; and of all gradients, for one that is nothing but roundings. That is
 # known from float64, in which it is ZERO, relative to all; until then, SOME of all is allowed.
@@ -121,7 +121,7 @@ class _Copy:
         try:
             with _Mode(self.dtype) as mode, torch.enable_grad():
                 self.model.zero_grad()
-                y = self.result_of(self.model(*(  # of copies, in which forward may write
+                y = self.result_of(self.model(*(  # of copies, which forward may change
                     x.to(self.dtype if x.is_floating_point() else x.dtype, copy=True)
                     if isinstance(x, torch.Tensor) else x for x in batch)))
                 loss = (y - torch.from_numpy(_target(y.shape)).to(self.dtype)).square().mean()
@@ -201,7 +201,7 @@ class _Distances:
 
 def _batch(x, samples, seed=None):
     """The first samples of the example, repeated if it has fewer. A seed changes them: each token
-    is some sample's at its place, and other numbers are moved slightly."""
+    is replaced by some sample's at the same index, and other numbers move slightly."""
     if not isinstance(x, torch.Tensor):
         return x
     if seed is None:
@@ -273,7 +273,7 @@ class _Verification:
                 if len(batches) == 2:
                     self.refuse_state_outside(batches[1:], answer.loss)
                 text = of_text()
-        if drawn and not finite:  # the model does not take these numbers
+        if drawn and not finite:  # the model does not accept these numbers
             return self.both(what, [batches[0]] * 2)
         if answer.copy.draws or not finite:
             why = ("its random numbers are not Duet's" if answer.copy.draws else
@@ -300,7 +300,7 @@ class _Verification:
         difference relative to its bound."""
         try:
             distances = _Distances(self.answer(batches, dtype=torch.float64))
-        except ExportError:  # there are ops of float32 alone
+        except ExportError:  # some ops exist only in float32
             distances = _Distances(near)
             return distances.differing(distances.of(text), ALONE * distances.size, False, TIMES - 1)
         off, allowed, size = distances.of(text), distances.of(near), distances.size
@@ -348,7 +348,7 @@ class _Verification:
         if differ[0] == "the loss":
             return (f"{says}its loss is {text.loss:.7g}, PyTorch's {answer.loss:.7g}; "
                     f"{self.first_op(lines, at, _tensors(batch))}: {_WHY[what]}")
-        name = differ[-1]  # the last one: what is behind it has the right gradients
+        name = differ[-1]  # the last one: all after it have the right gradients
         uses = [line for line in lines
                 if line.startswith("%") and re.search(rf"[ (]{re.escape(name)}[,)]", line)]
         kind = "the gradient of" if name in self.trained else "what is added to"
@@ -371,7 +371,7 @@ class _Verification:
             try:
                 with duets(self.path, tensors, want) as of_text:
                     mean = of_text().loss
-            except DuetError:  # a part that no parameter is in
+            except DuetError:  # a part without parameters
                 return False
             return not mean ** 0.5 <= APART * numpy.linalg.norm(want) / want.size ** 0.5
 
@@ -379,7 +379,7 @@ class _Verification:
             for word in re.findall(r"%\d+", lines[at[name]].partition(" = ")[2]):
                 yield from [word] if word in self.ops else operands(word)
         wrong = names[bisect.bisect_left(names[:-1], True, key=off)]
-        while before := next(filter(off, operands(wrong)), None):  # beside it others are right
+        while before := next(filter(off, operands(wrong)), None):  # its other operands are right
             wrong = before
         if wrong != names[-1] or off(wrong):
             return f"the first to differ: {lines[at[wrong]]}, {self.ops[wrong][-1]}"
@@ -394,7 +394,7 @@ def verify(model, result_of, inputs, shape, path, program, ops):
     verification = _Verification(model, result_of, inputs, shape, path, program, ops)
     python, of_numpy = random.getstate(), numpy.random.get_state()
     threads = torch.get_num_threads()
-    try:  # one core is Duet's; in small models threads that wait for one another take longer
+    try:  # Duet uses one core, and in small models more threads only slow each other down
         torch.set_num_threads(max(1, threads - 1) if verification.large else 1)
         with torch.random.fork_rng(devices=[]), contextlib.suppress(_Unverified):
             verification.run()

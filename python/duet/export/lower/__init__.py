@@ -1,8 +1,8 @@
 """Translates PyTorch's ops to a graph of Duet. A function under `@lower(aten.NAME)` writes the
 lines of aten::NAME. It gets the writer, the arguments under the schema's names, and the shape of
 the result, and returns a value or a list of values. trace.py does not decompose ops that have a
-function here, so a new op needs only a new function. The Interpreter goes through the nodes of the
-program and calls the function of each."""
+function here, so a new op needs only a new function. The Interpreter visits the nodes of the
+program and calls the function for each."""
 
 import contextlib
 import re
@@ -49,7 +49,7 @@ class Interpreter(Writer):
         super().__init__(torch, self.of.values())
         self.env, self.refusals, self.inputs, self.buffers = {}, [], [], set()
         self.updates, self.written = [], {}
-        self.shown = {}  # lines that have an op's value: its node, at, front, and what it is
+        self.shown = {}  # lines that hold an op's value: the node, at, front, and a description
         self.below = {}
         self.measure = Sizes(program)
         self.op, self.asked, self.given = "", set(), {}
@@ -109,7 +109,7 @@ class Interpreter(Writer):
         own = [f"{file}:{line}" for file, line in lines if "/torch/" not in file and
                not file.startswith(("torch/", "<"))]
         name = node.target if node.op == "call_function" else node.name
-        source = node.meta.get("from_node")  # what it was before it was decomposed
+        source = node.meta.get("from_node")  # the op before it was decomposed
         source = re.sub(r"_\d+$", "", source[-1].name) if source else ""
         if node.op == "call_function" and source and (
                 source.rstrip("_") not in str(name) or str(name).startswith("prims.")):
@@ -137,7 +137,7 @@ class Interpreter(Writer):
                 return val
         if not isinstance(target, torch._ops.OpOverload):
             raise Refused("Duet has no such op")
-        if val is None:  # asserts
+        if val is None:  # assertions have no result
             return None
         self.op = target._schema.name
         _require_known(self.op)
@@ -175,7 +175,7 @@ class Interpreter(Writer):
                                                  {}).values()] or [""])[-1]
             if "_empty_nn" in self.module:
                 self.module = ""
-            self.env[node] = Refused  # as is what takes something that has been refused
+            self.env[node] = Refused  # likewise refused, since an operand was
             with self._refusing(node):
                 if node in constants:
                     self.env[node] = constants[node]
@@ -193,7 +193,7 @@ class Interpreter(Writer):
         return self._result(self.env.get(result), len(returned))
 
     def _update(self, name, value):
-        """A buffer gets a value computed from parameters and buffers at each step."""
+        """Each step assigns to a buffer a value computed from parameters and buffers."""
         if value is Refused:
             return
         require(isinstance(value, Value) and value.shared and value.dtype.is_floating_point and

@@ -22,7 +22,7 @@ lower(aten.relu, aten.tanh, aten.sigmoid, aten.exp, aten.log, aten.sqrt, aten.re
 _FORMULAS = {
     aten.rsqrt: lambda w, x: w.line("reciprocal", w.line("sqrt", x)),
     aten.neg: lambda w, x: w.times(x, -1),
-    aten.expm1: lambda w, x: w.mul(  # which is right near 0 too
+    aten.expm1: lambda w, x: w.mul(  # accurate near 0, too
         w.line("tanh", w.times(x, 0.5)), w.plus(w.line("exp", x), 1)),
     aten.log2: lambda w, x: w.times(w.line("log", x), 1 / math.log(2)),
     aten.log10: lambda w, x: w.times(w.line("log", x), 1 / math.log(10)),
@@ -84,7 +84,7 @@ def is_whole(x):
 
 @lower(aten.div, aten.floor_divide)
 def div(w, a, shape):
-    """Division by a number multiplies by its inverse; results to be rounded are divided exactly."""
+    """Division by a number multiplies by its inverse, unless its result is then rounded."""
     number, mode = w.number(a.other), a.get("rounding_mode")
     if "rounding_mode" not in a:
         mode = "floor" if "floor_divide" in w.op else None
@@ -218,7 +218,7 @@ def _(w, a, shape):
     return x
 
 
-# ---- random numbers, separate for each sample; in an evaluation they are drawn too
+# ---- random numbers, separate for each sample; also drawn in evaluation
 
 def _own(w, shape):
     """The axes of the random tensor."""
@@ -248,8 +248,8 @@ def _(w, a, shape):
 
 @lower(aten.bernoulli)
 def _(w, a, shape):
-    """1 with probability p, as in F.dropout2d and stochastic depth: where a dropout keeps a 1. In
-    evaluation a dropout does nothing, so the value is p, and x / p times p is x."""
+    """1 with probability p, where a dropout keeps a 1, as in F.dropout2d and stochastic depth. In
+    evaluation dropout does nothing, so the value is p, and x / p times p is x."""
     if a.get("p") is None:
         return compare(w, "above", a.self, _drawn(w, "rand", shape))
     axes = _own(w, shape)

@@ -38,7 +38,7 @@ def of_samples(w, op, x, operands, shape, **settings):
 
 @lower(aten.convolution)
 def _(w, a, shape):
-    """In one or two dimensions, also transposed: PyTorch turns all convolutions into this op."""
+    """All of PyTorch's convolutions, in one or two dimensions, also transposed."""
     x, count = w.value(a.input), len(shape) - 2
     require(count < 3, "in three dimensions")
     operands = [w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias")]
@@ -120,8 +120,8 @@ def _(w, a, shape):
 
 @lower(aten.avg_pool2d)
 def _(w, a, shape):
-    """The line takes whole windows and divides by their size. A short last one is filled with
-    zeros, and each output gets a factor: PyTorch's result for ones, over the line's."""
+    """The line takes whole windows and divides by their size. A short last window is padded with
+    zeros, and each output is multiplied by PyTorch's result for ones divided by the line's."""
     pool, x = torch.nn.functional.avg_pool2d, w.value(a.self)
     require(x.rank == 4, "without a batch dimension in addition to its channels")
     size, padding = pair(a.kernel_size), pair(a.get("padding", 0))
@@ -166,7 +166,7 @@ def _(w, a, shape):
     require(len(a.params) == ways * each * a.num_layers, "proj_size")
     given = a.hx if isinstance(a.hx, (list, tuple)) else [a.hx]
     if all(isinstance(g, Const) and g.number == 0 for g in given):
-        given = []  # as the line has it without states
+        given = []  # the line has the same default
     order, cell = [0, 1] if a.batch_first else [1, 0], int(states == 2 and 2 in w.asked)
     name, transposed, count = w.rows(w.permuted(x, *order, 2))
     rows, length, width = N(count), int(transposed.shape[1]), int(a.params[1].shape[1])
@@ -259,7 +259,7 @@ def matmul(w, x, y):
             "matmul", [name, right], [*before, width]), flat=True).but(shape=shape)
     like = x if x.at is not None else y
     x, y = (w.dense(v, [*needed, d], like) for v, d in ((x, rank - 1), (y, rank - 2)))
-    # The samples are moved to the front from any dimension; they may not be in both.
+    # The samples move to the front from any dimension, which must be the same in both.
     require(x.at is None or y.at is None or (x.at, x.front) == (y.at, y.front) and x.at in
             range(rank - 2), "it mixes samples: both have them in other dimensions")
     lead = [math.prod(int(shape[d]) for d in needed)] if needed else []
@@ -331,7 +331,7 @@ def _repeated(w, x, heads):
 
 
 def _mask_line(w, mask, y, rank, keys):
-    """The mask in the scores' layout, with their leading dimensions up to its last one."""
+    """The mask in the scores' layout, with their leading dimensions up to the mask's last one."""
     mask = mask.of_rank(rank)
     require(mask.at is None or (mask.at, mask.front) == (y.at, y.front),
             "its mask has the samples in another order")

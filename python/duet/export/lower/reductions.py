@@ -20,7 +20,7 @@ def dims_of(a, rank):
 
 
 def reduce(w, op, x, dims, keepdim=False):
-    """sum or mean over dimensions; repeated numbers count once, times their count."""
+    """sum or mean over dimensions; a repeated number is multiplied, not added repeatedly."""
     repeats = [x.shape[d] for d in dims if d in x.repeats]
     require(x.at not in dims and not any(isinstance(n, N) for n in repeats),
             "it mixes samples: give dim, without that of the samples")
@@ -161,8 +161,8 @@ def _(w, a, shape):
 
 @lower(aten.cumprod, aten.prod)
 def _(w, a, shape):
-    """Cumulative product: multiplies each product by the one `step` places before it, and doubles
-    `step` in each round. The last product is that of all elements."""
+    """Cumulative product: multiplies each product by the one `step` elements before it, and doubles
+    `step` in each round. The last product covers all elements."""
     require(a.get("dim") is not None, "it mixes samples: give dim")
     dim, step = a.dim % len(a.self.shape), 1
     x = w.dense(w.value(a.self), only=[dim])
@@ -200,7 +200,7 @@ def _(w, a, shape):
 
 @lower(aten._cdist_forward)
 def _(w, a, shape):
-    """Distances between the rows of two matrices, in a dimension of their own."""
+    """Distances between the rows of two matrices."""
     require(a.p == 2, f"the norm of order {a.p}")
     x, y = w.value(a.x1), w.value(a.x2)
     off = w.sub(x.unsqueezed(-2), y.unsqueezed(-3))

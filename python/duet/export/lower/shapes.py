@@ -15,7 +15,7 @@ aten = torch.ops.aten
 
 lower(aten.view, aten.unsqueeze, aten.squeeze)(lambda w, a, shape: w.view(w.value(a.self), shape))
 lower(aten.permute)(lambda w, a, shape: w.permuted(w.value(a.self), *a.dims))
-# A new size in place of size 1 is not an axis.
+# A new size in place of size 1 does not become an axis.
 lower(aten.expand)(lambda w, a, shape: w.value(a.self).expanded(shape))
 lower(aten.copy)(lambda w, a, shape: w.value(a.src).expanded(shape))
 
@@ -47,7 +47,7 @@ def narrow(w, x, dim, start, length):
     y = x.but(shape=[*x.shape[:dim], length, *x.shape[dim + 1:]])
     if dim in x.repeats:
         return y
-    if x.at == dim:  # of kN rows those of all samples one time or several
+    if x.at == dim:  # of kN rows, the rows of all samples, once or several times
         each = int(size) // x.front
         y.front, rest = divmod(int(length), each)
         require(isinstance(length, N) and (isinstance(start, N) or start == 0) and not rest and
@@ -123,7 +123,7 @@ def cat(w, given, dim, shape):
 
 
 def _cat(w, names, axes, dim, shared):
-    """A line takes at most 64 values, so the first ones are joined before."""
+    """A line takes at most 64 values, so the first ones are joined beforehand."""
     while len(names) > 1:
         first, sizes = names[:64], axes[:64]
         joined = [*sizes[0][:dim], sum(s[dim] for s in sizes), *sizes[0][dim + 1:]]
@@ -237,7 +237,7 @@ lower(aten.one_hot)(lambda w, a, shape: compare(
 
 
 def at_places(w, x, dim, index, shape):
-    """gather: both have one rank; in other dimensions x is narrowed to the index."""
+    """gather: x and index have the same rank; in other dimensions x is narrowed to the index."""
     x, index = w.lifted(x), w.lifted(index)
     require(not isinstance(x.shape[dim], N) and not isinstance(index.shape[dim], N),
             "it picks samples")
@@ -304,7 +304,7 @@ def _(w, a, shape):
 
 
 def _from_the_end(w, index, node, count):
-    """An index below 0 counts from the end, as PyTorch's operator [] has it."""
+    """An index below 0 counts from the end, as in PyTorch's operator []."""
     if not isinstance(index, Value) or w.ranges.get(node, (-1,))[0] >= 0:
         return index
     return w.add(index, w.times(compare(w, "above", index, 0, swap=True), count))
@@ -314,7 +314,7 @@ def _from_the_end(w, index, node, count):
 
 @lower(aten.index_put)
 def _(w, a, shape):
-    """A number where a mask is true."""
+    """Writes a number where a mask is true."""
     mask, value = w.value(a.indices[0] or 0.0), a["values"]
     number = value.number if isinstance(value, Const) else w.number(value)
     require(len(a.indices) == 1 and mask.dtype is torch.bool and number is not None and
@@ -343,7 +343,7 @@ def _(w, a, shape):
 
 @lower(aten.scatter)
 def _(w, a, shape):
-    """Elements at the indices get the value."""
+    """Writes the value to the elements at the indices."""
     dim, value = a.dim % len(shape), a.get("value", a.get("src"))
     require(not isinstance(shape[dim], N), "it writes samples at other indices")
     require(not a.get("reduce"), "with a reduce")
