@@ -22,7 +22,7 @@ struct options {
     int64_t factor, calls, warmup, ranks, check, pin;
     int average; /* 1: avg, 0: sum */
     enum device_kind kind;
-    enum allreduce_algorithm only; /* if all is 0; AUTO: auto itself */
+    enum allreduce_algorithm only; /* used if all is 0; AUTO: auto itself */
     int all;                       /* 1: every algorithm in turn */
 };
 

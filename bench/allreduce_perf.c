@@ -37,7 +37,7 @@ static int bind_to_core(void *args) {
     cpu_set_t allowed, one;
     int left = *(int *)args;
     CPU_ZERO(&one);
-    if (sched_getaffinity(0, sizeof allowed, &allowed)) return OK; /* only speed is lost */
+    if (sched_getaffinity(0, sizeof allowed, &allowed)) return OK; /* a failure only costs speed */
     for (int core = 0; core < CPU_SETSIZE; core++)
         if (CPU_ISSET(core, &allowed) && left-- == 0) CPU_SET(core, &one);
     sched_setaffinity(0, sizeof one, &one);
@@ -52,7 +52,7 @@ struct rank {
     struct device *device;
     struct allreduce *ar;
     float *data; /* device memory */
-    float *host; /* host memory that copies may read at any time: what data gets and gives */
+    float *host; /* pinned host memory, copied to and from `data` */
     int n, rank;
 };
 
@@ -112,7 +112,7 @@ static int time_calls(struct rank *r, size_t count, float scale, struct timing *
     struct span_log *log = stream_spans(device_comm(r->device));
     if (!single)
         return fail(ERR_MEMORY, "out of host memory for %d times: give a smaller -n", calls);
-    memset(r->host, 0, count * sizeof(float)); /* sums of sums would overflow */
+    memset(r->host, 0, count * sizeof(float)); /* repeated sums would overflow */
     int code = copy_to_device(device_comm(r->device), r->data, r->host, count * sizeof(float));
     /* the first call reads all ranks' zeros */
     if (!code) code = stream_sync(device_comm(r->device));
@@ -156,7 +156,7 @@ static int copy_speed(struct rank *r, size_t count, double *best) {
                     copy_peer(stream, r->device, r->data, r->device, (char *)r->data + half, half));
             } else {
                 memcpy(r->data, (char *)r->data + half, half);
-                __asm__ volatile("" ::: "memory"); /* each copy counts */
+                __asm__ volatile("" ::: "memory"); /* keeps the compiler from removing copies */
             }
         }
         CHECK(stream_sync(stream));
@@ -204,7 +204,7 @@ static int run_size(struct rank *r, size_t bytes, uint64_t *all_wrong) {
     *all_wrong += wrong;
     CHECK(comm_barrier(r->comm, "start of copies"));
     if (r->rank == 0) CHECK(print_size(r, count, &t, wrong));
-    /* ranks that share rank 0's GPU leave it alone while it copies */
+    /* ranks that share rank 0's GPU must be idle while it copies */
     return comm_barrier(r->comm, "end of copies");
 }
 

@@ -20,7 +20,7 @@ struct row {
     const struct series_point *point;
     struct modelled run;
     struct clock_config clock;
-    double given; /* if the row has one GPU's time: the factor on kernels that gives it; or 0 */
+    double given; /* if the row has one GPU's time: the factor on kernels that yields it; else 0 */
     double ms;
 };
 

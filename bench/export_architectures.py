@@ -71,7 +71,7 @@ def torchvision_rows():
             net = torchvision.models.get_model(name, weights=None, num_classes=10, **settings)
             for part in net.modules():
                 if isinstance(part, torchvision.ops.StochasticDepth):
-                    part.p = 0.0  # what is drawn cannot be compared
+                    part.p = 0.0  # random values cannot be compared
             return Called(net, ["x"], result) if result else net
         row(f"torchvision/{name}", build, picture(size))
     for name in ("resnet18", "resnet50", "mobilenet_v2", "mobilenet_v3_small", "shufflenet_v2_x0_5",
@@ -178,7 +178,7 @@ def own(parts, *inputs):
 
 @own(lambda: dict(mean=nn.Linear(48, 8), spread=nn.Linear(48, 8), back=nn.Linear(8, 48)),
      picture(4))
-def vae(m, x):  # decodes the mean: a drawn code could not be compared
+def vae(m, x):  # decodes the mean, because a random code could not be compared
     x = x.flatten(1)
     return torch.sigmoid(m.back(m.mean(x) * torch.exp(0.5 * m.spread(x))))
 
@@ -253,7 +253,7 @@ def dqn(m, state, action):
 
 @own(lambda: dict(gate=nn.Linear(8, 4), experts=nn.ModuleList(nn.Linear(8, 6) for _ in range(4))),
      numbers(8))
-def mixture(m, x):  # each expert sees all, the two best count
+def mixture(m, x):  # each expert sees all tokens; only the best two count
     best, which = m.gate(x).topk(2, 1)
     gates = torch.zeros(x.shape[0], 4).scatter(1, which, torch.softmax(best, 1))
     return (torch.stack([e(x) for e in m.experts], 1) * gates[:, :, None]).sum(1)

@@ -20,7 +20,7 @@
 static const struct {
     const char *name;
     enum collective what;
-    int parts, stacks; /* 1: the input, the output has a block for each rank */
+    int parts, stacks; /* 1: the input (parts) or output (stacks) has a block for each rank */
 } calls[] = {
     {"all_reduce", COLLECTIVE_ALL_REDUCE, 0, 0},
     {"broadcast", COLLECTIVE_BROADCAST, 0, 0},
@@ -136,7 +136,7 @@ static int time_call(struct group *g, int k, size_t bytes, float *in, float *out
     }
     CHECK(make_call(g, call));
     CHECK(check(g, k, &call, count));
-    CHECK(time_once(g, call, us)); /* says how many there is time for */
+    CHECK(time_once(g, call, us)); /* decides how many calls there is time for */
     CHECK(largest(g, us));
     if (*us * most > seconds * 1e6) most = (int)(seconds * 1e6 / *us);
     if (most < LEAST_TIMES) most = LEAST_TIMES;

@@ -110,7 +110,7 @@ def main():
             del forms[form]
             continue
         compare_losses(ours, theirs, form)
-        # the last batch is smaller, and compiled separately
+        # the last batch is smaller and is compiled separately
         last = len(images) % BATCH
         torch_epoch(images[:last], labels[:last], forms[form])
     print("torch %s; epoch of %d pictures, 1 thread each" % (torch.__version__, len(images)))

@@ -39,7 +39,7 @@ static int write_idx(const char *folder, const char *name, int rank, const int *
     CHECK_GOTO(atomic_open(&f, path), code, done);
     put_header(f.file, rank, dims);
     fwrite(bytes, 1, count, f.file);
-    CHECK_GOTO(atomic_commit(&f), code, done); /* reports what fputc and fwrite met */
+    CHECK_GOTO(atomic_commit(&f), code, done); /* also reports errors of fputc and fwrite */
 done:
     atomic_abandon(&f);
     return code;

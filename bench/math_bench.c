@@ -24,7 +24,7 @@
 
 enum { CHECKED_BATCH = 33, RUNS = 15 };
 static const double ERROR_MOST = 1e-4;
-static const double RUN_SECONDS = 1.0; /* a line is not repeated any more after this long */
+static const double RUN_SECONDS = 1.0; /* a benchmark is not repeated beyond this time */
 
 /* Which operands the tape keeps in N16: the sum of 1 for in[0], 2 for in[1] and 4 for out[0]. */
 static int n16_operands(enum op op) {

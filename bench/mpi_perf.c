@@ -26,7 +26,7 @@ struct bench {
     struct device *device;
     struct allreduce *fold, *mpi;
     float *data, *in, *out;
-    void *world, *f32, *sum; /* of Open MPI */
+    void *world, *f32, *sum; /* objects of Open MPI */
     int (*allreduce)(const void *, void *, int, void *, void *, void *);
     double times[WAYS][MOST];
 };
@@ -60,7 +60,7 @@ static int check(struct bench *b, int way, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (out[i] != want)
             return fail(ERR_CHECK, "way %d: element %zu of %zu: %g", way, i, count, (double)out[i]);
-    memset(b->data, 0, count * sizeof *b->data); /* sums of sums would grow */
+    memset(b->data, 0, count * sizeof *b->data); /* repeated sums would grow */
     return OK;
 }
 

@@ -20,11 +20,11 @@ import sys
 import time
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-SECONDS = 1800  # at most, of one program
+SECONDS = 1800  # time limit of one program
 
 
 class Failed(Exception):
-    """A part's program ended with an error status, or too late."""
+    """A part's program failed or ran out of time."""
 
 
 def output_of(command, **more):

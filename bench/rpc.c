@@ -133,7 +133,7 @@ static int work(int rank, void *context) {
     duet_rpc *rpc = NULL;
     TRY(duet_device_open(&device, "cpu", rank, 1 << 28));
     const struct duet_rpc_function functions[] = {
-        /* an empty one needs no device */
+        /* an empty call needs no device */
         {.name = "nothing", .run = nothing},
         {.name = "count", .run = count, .device = device}};
     const struct duet_rpc_options options = {.functions = functions, .function_count = 2};

@@ -38,7 +38,7 @@ static const double EPOCH_SECONDS_MOST = 0.05, FIRST_STEP_SECONDS_MOST = 3;
 struct measured {
     struct run_config config;
     char kind[16];
-    double us, least_us, most_us; /* of a step */
+    double us, least_us, most_us; /* time of a step */
     double epoch_s, samples_s, first_step_s, loss_first, loss_last;
     int steps, train_samples;
     int code;
@@ -232,7 +232,7 @@ static int measure_model(const struct options *o, const char *model, struct meas
     int runs = 0;
     struct run_config config = o->base;
     snprintf(config.model.name, sizeof config.model.name, "%s", model);
-    /* LeNet's own weights let the signal die on its way; others start so that it does not. */
+    /* LeNet's own initial weights let the signal fade; the other models' do not. */
     if (!strcmp(model, "lenet"))
         snprintf(config.model.init_from, sizeof config.model.init_from,
                  "tests/golden/lenet_300.safetensors");
@@ -277,7 +277,7 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    /* a rank of a run */
+    /* this process is a rank of a run */
     if (argc > 1 && !strcmp(argv[1], "job")) return job_main(argc - 2, argv + 2, NULL);
     int code = run(argc, argv);
     if (code) fprintf(stderr, "step_perf: %s\n", error_message());

@@ -93,7 +93,7 @@ CALLS = ["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "a
 def time_call(call, seconds):
     """The median time of a call in microseconds, on the slowest rank."""
     start = time.perf_counter()
-    call.make()  # says how many there is time for
+    call.make()  # decides how many calls there is time for
     once = torch.tensor(time.perf_counter() - start)
     dist.all_reduce(once, dist.ReduceOp.MAX)
     times = []
@@ -110,7 +110,7 @@ def run(rank, options):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="tcp://127.0.0.1:29613", rank=rank,
                             world_size=options.n)
-    time_call(Call("barrier", rank, options.n, 1), options.t)  # until the ranks have their places
+    time_call(Call("barrier", rank, options.n, 1), options.t)  # until the ranks have settled
     for name in CALLS:
         size = options.b
         while size <= options.e and options.c in (None, name):

@@ -264,7 +264,7 @@ def main():
         arguments.device = "cuda" if torch.cuda.is_available() else "cpu"
     on_gpu = arguments.device == "cuda"
     torch.backends.cudnn.benchmark = True
-    torch.set_num_threads(1)  # an emulated device has one core's arithmetic
+    torch.set_num_threads(1)  # an emulated device computes on one core
     where = torch.cuda.get_device_name() if on_gpu else "one thread of the CPU"
     print("# PyTorch %s on %s" % (torch.__version__, where))
     runs = []

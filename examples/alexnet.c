@@ -37,9 +37,9 @@ static const struct layer layers[LAYERS] = {
     {"fc7", 2048, 4096, 0, 0, 0, 0}, {"fc8", CLASSES / 2, 4096, 0, 0, 0, 0}};
 
 struct half {
-    duet_params *params; /* 2 i: the weight of layer i, 2 i + 1: its bias */
+    duet_params *params; /* 2 i: the weight of layer i; 2 i + 1: its bias */
     duet_tape *tape;
-    duet_tensor *x; /* the images: both devices read them all */
+    duet_tensor *x; /* the images; both devices read all of them */
 };
 
 static int is_shared(int layer) { /* reads the maps of both halves */

@@ -20,7 +20,7 @@
         if ((code = (call))) goto out; \
     } while (0)
 
-enum { RANKS, DATASET, STEPS, PLAIN, EPOCHS, MACHINES, MACHINE, WORDS }; /* of the command line */
+enum { RANKS, DATASET, STEPS, PLAIN, EPOCHS, MACHINES, MACHINE, WORDS }; /* command line */
 enum { CN1, CN2, DP1, FC1, DP2, FC2, BATCH = 128 };
 
 /* class ConvNet(nn.Module): def __init__(self) */
@@ -105,7 +105,7 @@ static int work(int rank, void *context) {
         TRY(duet_optimizer_step(optimizer)); /* optimizer.step() */
         TRY(duet_loss_read(tape, nll, &loss, NULL));
         TRY(duet_tensor_write(sum, &loss));
-        TRY(duet_all_reduce(group, sum, DUET_SUM, NULL)); /* PyTorch's prints that of each rank */
+        TRY(duet_all_reduce(group, sum, DUET_SUM, NULL)); /* PyTorch's prints each rank's own */
         TRY(duet_tensor_read(sum, &loss));
         if (rank == 0) printf("%d,%d,%.9g\n", i, epoch, loss / (b.n * n)); /* print(loss.item()) */
     }
@@ -120,7 +120,7 @@ out:
 
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
-    const char *words[WORDS] = {"1", "mnist", NULL, NULL, "1", "1", "0"}; /* if none is given */
+    const char *words[WORDS] = {"1", "mnist", NULL, NULL, "1", "1", "0"}; /* defaults */
     static const char *const names[WORDS] = {[RANKS] = "--num-processes",
                                              [EPOCHS] = "--epochs",
                                              [MACHINES] = "--num-machines",

@@ -25,7 +25,7 @@
         if ((code = (call))) goto out; \
     } while (0)
 
-enum { OUT = 10, BATCH = 30, ROWS = 100, MOST = 10 * 65536 /* numbers of a parameter */ };
+enum { OUT = 10, BATCH = 30, ROWS = 100, MOST = 10 * 65536 /* most elements of a parameter */ };
 
 /* nn.Linear(10, 10) */
 static const struct duet_param simple[] = {{"fc.weight", 2, {OUT, 10}, NULL},

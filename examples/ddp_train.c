@@ -14,7 +14,7 @@
         if ((code = (call))) goto out; \
     } while (0)
 
-enum { CONV, BN, FC, AUX, BATCH = 32 /* of each rank */ };
+enum { CONV, BN, FC, AUX, BATCH = 32 /* batch of each rank */ };
 
 static void describe(duet_module *m, void *context) {
     (void)context;
@@ -33,7 +33,7 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
 
 static const struct duet_model model = {"net", .describe = describe, .forward = forward};
 
-enum { RIGHT, SAMPLES, LOSS, SUMS }; /* of an epoch */
+enum { RIGHT, SAMPLES, LOSS, SUMS }; /* sums over an epoch */
 
 /* An epoch of this rank's samples; without an optimizer it evaluates. Adds up the samples with the
  * right answer, all samples, and their losses. */
@@ -107,7 +107,7 @@ static int work(int rank, void *context) {
                    sums[RIGHT] / sums[SAMPLES]);
     }
     if (words[3] && rank == 0) TRY(duet_params_save(params, words[3])); /* torch.save on rank 0 */
-    TRY(duet_barrier(group, NULL)); /* nobody loads before the file is there */
+    TRY(duet_barrier(group, NULL)); /* no rank may load before the file exists */
     if (words[3]) TRY(duet_params_load(params, words[3])); /* model.load_state_dict(torch.load()) */
 out:
     for (int train = 0; train < 2; train++)

@@ -93,7 +93,7 @@ static int prepare(duet_group *group, int rank, int mended) {
     FILE *f;
     if (mended && rank != 0) code = duet_barrier(group, NULL);
     if (rank == 0) {
-        sleep(1); /* it downloads and unpacks */
+        sleep(1); /* pretends to download and unpack */
         if ((f = fopen(file, "w"))) fclose(f);
     }
     if (mended && rank == 0) code = duet_barrier(group, NULL);
@@ -126,7 +126,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "ddp_traps set_epoch|evaluate|prepare [mended], or evaluate module\n");
         return 2;
     }
-    remove("prepared.txt"); /* of an earlier run */
+    remove("prepared.txt"); /* left by an earlier run */
     int code = duet_spawn(RANKS, work, argv);
     if (code) fprintf(stderr, "ddp_traps: %s\n", duet_error());
     return duet_exit_status(code);

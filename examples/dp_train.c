@@ -13,7 +13,7 @@
         if ((code = (call))) goto out; \
     } while (0)
 
-enum { CONV, BN, FC, BATCH = 64 /* of all devices */ };
+enum { CONV, BN, FC, BATCH = 64 /* batch of all devices */ };
 
 static void describe(duet_module *m, void *context) {
     (void)context;
@@ -31,7 +31,7 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
 
 static const struct duet_model net = {"net", .describe = describe, .forward = forward};
 
-enum { RIGHT, SAMPLES, LOSS, SUMS }; /* of an epoch */
+enum { RIGHT, SAMPLES, LOSS, SUMS }; /* sums over an epoch */
 
 /* Without an optimizer it evaluates. Adds up the samples with the right answer, all samples, and
  * their losses. */
@@ -52,7 +52,7 @@ static int run(duet_data_parallel *model, duet_tape *tape, duet_params *params,
         duet_var *loss = duet_cross_entropy(tape, scores, b.answers, DUET_MEAN, NULL);
         if (optimizer) TRY(duet_backward(tape, loss, NULL)); /* loss.backward() */
         if (optimizer) TRY(duet_optimizer_step(optimizer));  /* optimizer.step() */
-        TRY(duet_loss_read(tape, loss, &sum, &right));       /* of the batch */
+        TRY(duet_loss_read(tape, loss, &sum, &right));       /* sums over the batch */
         sums[RIGHT] += (double)right, sums[SAMPLES] += b.n, sums[LOSS] += sum;
     }
 out:

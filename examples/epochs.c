@@ -90,7 +90,7 @@ int main(int argc, char **argv) {
             duet_tensor_free(x), duet_tensor_free(y), y = NULL;
             TRY(duet_tensor_rows(&x, inputs, i, rows));
             TRY(duet_tensor_rows(&y, targets, i, rows));
-            TRY(duet_zero_grad(params)); /* gradients count as None */
+            TRY(duet_zero_grad(params)); /* gradients are now None */
             TRY(duet_tape_begin(tape, params, rows, DUET_TRAIN));
             duet_var *output = duet_data_parallel_call(tape, model, x);
             duet_var *l = duet_cross_entropy(tape, output, y, DUET_MEAN, NULL);

@@ -104,8 +104,8 @@ out:
 /* ---- the program ---- */
 
 struct run {
-    double loss[2][STEPS];                   /* of the whole model, and of the split one */
-    float weights[2][PARAMS][WIDTH * WIDTH]; /* behind the last step */
+    double loss[2][STEPS];                   /* losses of the whole model and of the split one */
+    float weights[2][PARAMS][WIDTH * WIDTH]; /* after the last step */
     duet_device *devices[2];
     duet_tensor *X[2][MOST_PARTS], *y[2][MOST_PARTS]; /* [0]: the batch, [1]: cut into parts */
     duet_group *group;

@@ -70,7 +70,7 @@ static int run(duet_data_parallel *net, duet_params *params, duet_tape *tape, du
         TRY(duet_loader_next(iter, &b)); /* for X, y in train_iter: */
         if (!b.n) break;
         duet_tensor_free(X), duet_tensor_free(y), duet_tensor_free(output), duet_tensor_free(grad);
-        X = y = output = grad = NULL; /* those of the step before */
+        X = y = output = grad = NULL; /* the previous step's tensors */
         TRY(duet_tensor_create(&X, first, DUET_F32, 4, (int[]){b.n, 1, 28, 28}, b.X));
         TRY(duet_tensor_create(&y, first, DUET_I32, 1, &b.n, b.y));
         TRY(duet_data_parallel_forward(net, &X, 1, &output, 1, pass)); /* net(X) */

@@ -36,7 +36,7 @@ struct agent {
     duet_rref *self, *observers[MOST_OBSERVERS];
     duet_params *policy;
     duet_optimizer *optimizer;
-    duet_tape *tape; /* of one episode: all forwards of all observers */
+    duet_tape *tape; /* one episode's tape: all forwards of all observers */
     duet_rng *rng;
     duet_tensor *kept[MOST_OBSERVERS * MOST_STEPS * 3]; /* read by the tape until backward */
     int kept_count;
@@ -45,7 +45,7 @@ struct agent {
     float rewards[MOST_OBSERVERS][MOST_STEPS];
     int chosen[MOST_OBSERVERS], rewarded[MOST_OBSERVERS];
     double running_reward;
-    int steps; /* of all observers in all episodes */
+    int steps; /* steps of all observers in all episodes */
 };
 
 static int keep(struct agent *a, duet_tensor *t) {
@@ -222,7 +222,7 @@ static int choose(struct observer *o, duet_rref *agent, int *action) {
         seen[i] = (float)o->pole.x[i];
     TRY(duet_tensor_create(&state, o->device, DUET_F32, 1, (int[]){STATE}, seen));
     const struct duet_rpc_value args[] = {duet_rpc_int(o->id), duet_rpc_tensor(state),
-                                          duet_rpc_number(1)}; /* of the step before */
+                                          duet_rpc_number(1)}; /* the previous step's reward */
     int code =
         duet_rref_sync(agent, "select_action", args, o->one_call && o->pole.steps ? 3 : 2, 0, &got);
     duet_tensor_free(state);
@@ -239,7 +239,7 @@ static int run_episode(duet_rpc_call *call, void *context) {
     for (int done = 0, action; !done;) {
         TRY(choose(o, agent, &action));
         done = move(&o->pole, action);
-        if (o->one_call && !done) continue; /* with the next state */
+        if (o->one_call && !done) continue; /* sent with the next state */
         TRY(duet_rref_sync(agent, "report_reward",
                            DUET_ARGS(duet_rpc_int(o->id), duet_rpc_number(1)), 0, NULL));
     }

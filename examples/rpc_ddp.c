@@ -112,11 +112,11 @@ struct trainer {
     int number, trainers, steps;
     duet_rpc *rpc;
     duet_device *device;
-    duet_group *group; /* of the trainers */
+    duet_group *group; /* the trainers' group */
     duet_params *params;
     duet_ddp *ddp;
     duet_distributed_optimizer *optimizer;
-    duet_rref *table; /* the call's */
+    duet_rref *table; /* belongs to the call */
     duet_rng *rng;
     struct batch batch;
     struct duet_rpc_value *losses;

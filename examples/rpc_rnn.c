@@ -32,7 +32,7 @@ struct settings {
 
 struct server {
     duet_device *device;
-    duet_rng *rng; /* of both, as in the text */
+    duet_rng *rng; /* of both parts, as in the tutorial */
 };
 struct module {
     duet_params *params;
@@ -137,8 +137,8 @@ struct trainer {
     struct settings settings;
     duet_device *device;
     duet_rpc *rpc;        /* NULL: --local */
-    duet_rng *rng;        /* of weights and data */
-    duet_params *params;  /* the LSTM's; --local: all */
+    duet_rng *rng;        /* draws weights and data */
+    duet_params *params;  /* the LSTM's parameters; with --local all */
     duet_rref *module[2]; /* embedding table, decoder */
     duet_tape *tape;      /* --local */
     duet_optimizer *sgd;  /* --local */

@@ -16,7 +16,7 @@
         if ((code = (call))) goto out; \
     } while (0)
 
-enum { IH, HH, FC, L = 32 /* steps */, WIDTH = 16, HIDDEN = 32, N = 64, CLASSES = 10, MOST = 4 };
+enum { IH, HH, FC, L = 32 /* length */, WIDTH = 16, HIDDEN = 32, N = 64, CLASSES = 10, MOST = 4 };
 
 static void describe(duet_module *m, void *context) {
     (void)context;
@@ -28,7 +28,7 @@ static void describe(duet_module *m, void *context) {
 /* x (n,L,WIDTH); the state behind the last step is (n,HIDDEN). Step s waits for step s - 1. */
 static duet_var *recur(duet_tape *t, duet_var *x) {
     duet_var *h = NULL;
-    x = duet_layer(t, IH, x); /* (n,L,HIDDEN): what does not depend on h, in one launch */
+    x = duet_layer(t, IH, x); /* (n,L,HIDDEN): all that does not depend on h, in one launch */
     for (int s = 0; s < L; s++) {
         duet_var *now = duet_reshape(t, duet_narrow(t, x, 1, s, 1), 2, (int[]){-1, HIDDEN});
         h = duet_tanh(t, h ? duet_add(t, now, duet_layer(t, HH, h)) : now);

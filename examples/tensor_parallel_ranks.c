@@ -35,7 +35,7 @@ static int make_params(duet_params **params, duet_device *device, int first, int
 /* group NULL: the whole model. *columns: the first layer's output, of all ranks. */
 static duet_var *forward(duet_tape *t, duet_group *group, duet_var *x, duet_var **columns) {
     duet_var *y = duet_linear(t, group ? duet_var_to_group(t, group, x) : x, 0, 1);
-    *columns = group ? duet_var_all_gather(t, group, y) : y; /* gather_output=True, to look at */
+    *columns = group ? duet_var_all_gather(t, group, y) : y; /* gather_output=True, to be printed */
     y = duet_linear(t, duet_relu(t, y), 2, DUET_NO_BIAS);
     return group ? duet_var_all_reduce(t, group, y) : y;
 }

@@ -150,7 +150,7 @@ static int ask_all(struct worker *w, duet_rpc *rpc, float all[WORKERS][FLOATS]) 
                            DUET_ARGS(duet_rpc_tensor(duet_params_value(w->params, 0)),
                                      duet_rpc_tensor(duet_params_value(w->params, 1))),
                            0));
-    TRY(pass(w)); /* meanwhile */
+    TRY(pass(w)); /* runs while the copies are in flight */
     TRY(read_grads(w, all[0]));
     for (int r = 1; r < WORKERS; r++) {
         struct duet_rpc_value got;

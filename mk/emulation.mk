@@ -10,13 +10,13 @@ EMULATION_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard $(STAND_INS)/cuda_emulation/
 EMULATION_LIB := $(B)/libcuda_emulation.a
 FAKES := $(STAND_INS)/fake_cuda_libraries
 FAKE_LIBRARIES := $(patsubst %.c,$(B)/%.so,$(wildcard $(FAKES)/*.c))
-# NVIDIA's cuBLAS cannot be opened without a GPU: the tests' own is found in its place.
+# NVIDIA's cuBLAS cannot be opened without a GPU, so the tests' own takes its place.
 library_found = $(abspath $(filter %/fake_$(patsubst lib%,%,$(1)).so,$(filter-out %nccl.so,$\
                 $(FAKE_LIBRARIES))))
 $(B)/duet: | $(filter $(if $(CUBLAS),%/fake_cublas.so),$(FAKE_LIBRARIES))
 
-# A .cu file is compiled as C++, with a header before it that gives CUDA's keywords a meaning.
-# Shared memory starts as rubbish; fmaf is one instruction where the CPU has it.
+# A .cu file is compiled as C++, with a header in front that defines CUDA's keywords. Shared memory
+# starts as garbage; fmaf is one instruction if the CPU has it.
 takes = $(shell $(CXX) $(1) -E -x c++ /dev/null >/dev/null 2>&1 && echo $(1))
 EMULATED_FLAGS := -x c++ -std=c++17 $(filter-out -std=c11,$(FLAGS)) -O2 \
                   $(if $(shell grep -sw fma /proc/cpuinfo),$(call takes,-mfma)) \

@@ -6,8 +6,8 @@ $(BENCHES): $(B)/%: $(H)/%.o $(B)/libinternal.a $(EMULATION_LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $(LIBS) -o $@
 
-# Examples are compiled as a user would: duet.h and its parts in a folder of their own, libduet.a,
-# nothing else.
+# Examples are compiled as a user would compile them: with duet.h and its parts in a folder of their
+# own, libduet.a, and nothing else.
 $(B)/include/duet.h: duet.h $(wildcard duet/*.h)
 	@mkdir -p $(@D)/duet && cp duet/*.h $(@D)/duet && cp $< $@
 $(B)/examples/%: examples/%.c $(wildcard examples/*.h) $(B)/include/duet.h $(B)/libduet.a \
@@ -30,7 +30,7 @@ $(MLP): $(B)/examples/mlp/%: examples/mlp/%.c $(wildcard examples/mlp/m*.? examp
 bench: found $(BENCHES)
 examples: $(EXAMPLES)
 
-# What the pages claim, beside the peers that are installed: one page with the machine's facts.
+# Compares the docs' claims with the installed peers, on one page with facts on the machine.
 PYTHON ?= python3
 bench-report: all bench examples
 	$(Q)$(PYTHON) bench/report.py $(if $(ROUNDS),--rounds $(ROUNDS)) \

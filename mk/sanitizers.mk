@@ -4,25 +4,24 @@
 ifneq ($(SAN),)
 FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DDUET_CHECK_OPERANDS
 
-# Most of such a build is compiling, so only folders with loops over elements are optimised. -g1
-# keeps the lines of reports. The ranges of numbers, which a warning looks at, are known from -O2
-# on: the plain build has that warning.
+# Such a build mostly compiles, so only folders with loops over elements are optimised. -g1 keeps
+# line numbers in reports. One warning needs the value ranges of -O2, so only the plain build has
+# it.
 OPT := -O0
 FLAGS += $(if $(filter -g%,$(CFLAGS)),,-g1)
 FLAGS += -Wno-unknown-warning-option -Wno-format-truncation # clang 14 has only the first
 
 # Under a sanitizer the kernels take minutes to compile and run 20 to 70 times slower. Hence
 # AddressSanitizer watches the generic kernels and the references, and
-# tests/core/device/kernels_common.h checks the borders of the wide ones. ThreadSanitizer is told
-# of the kernels' operands instead: core/device/host/race.c. Tests of CUDA's indices compute as
-# much.
+# tests/core/device/kernels_common.h checks the borders of the wide ones. ThreadSanitizer gets the
+# kernels' operands from core/device/host/race.c. Tests of CUDA's indices compute as much.
 OPT_cuda := -O2 # tests/cuda
 OPT_core/device/host/kernels := $(if $(filter thread,$(SAN)),-O3 -fno-sanitize=thread,-O1)
 ifeq ($(findstring fuzzer,$(SAN)),)
 $(foreach folder,core/base core/data core/device core/device/host core/nn core/nn/tape \
                core/nn/layers core/nn/optimizer allreduce \
     allreduce/plans allreduce/host scatter_gather group/plans,$(eval OPT_$(folder) := -O1))
-# Kernels without a sanitizer are those of the plain build: to compile them takes a minute.
+# Kernels without a sanitizer come from the plain build, since compiling them takes a minute.
 PLAIN_KERNELS := $(foreach size,4 8 16,$(patsubst %,core/device/host/kernels/n$(size)_%.o,\
                    avx2 avx512 $(if $(filter thread,$(SAN)),generic)))
 plain-kernels:
@@ -33,7 +32,7 @@ $(PLAIN_KERNELS:%=$(H)/%): $(H)/%: plain-kernels
 .PHONY: plain-kernels
 endif
 
-# Fuzzing runs parsers alone: their folders are optimised, and no kernel is watched.
+# Fuzzing runs only parsers: their folders are optimised, and no kernel is watched.
 ifneq ($(findstring fuzzer,$(SAN)),)
 $(foreach folder,core/base app/cli/options core/comm core/data models models/graph app/report rpc \
     core/trace fuzz,\

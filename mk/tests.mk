@@ -10,14 +10,14 @@ PLAIN := $(or $(SAN),$(if $(HAVE_CRITERION),,yes))
 CRITERION_USE := $(if $(SAN),not used: under a sanitizer tests use the small runner,$\
                  $(if $(HAVE_CRITERION),found,not found: tests use the small runner))
 
-# Tests in these folders wait for processes and compare a few numbers. To compile them takes longer
-# than to run them, so they are not optimised, as the others are, which compute references. The
-# ranges of numbers, which a warning looks at, are known from -O2 on.
+# Tests in these folders wait for processes and compare a few numbers. Compiling them takes longer
+# than running them, so they are not optimised; the others compute references and are. One warning
+# needs the value ranges of -O2.
 WAITING_TESTS := duet examples core/base app/cli core/comm ddp dp group python app/report rpc \
                  scatter_gather scripts core/trace app/train
 $(WAITING_TESTS:%=$(B)/tests/%/%.o): OPT := -O0 -Wno-format-truncation
 
-# Tests may have whole records on their stack, which is that of any program.
+# Tests may have whole records on their stack, which has the usual size.
 TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNESS_PLAIN) \
               $(if $(EMULATION),-DCUDA_EMULATION)
 
@@ -53,8 +53,8 @@ SKIP_THREAD := core/device/test_kernels% allreduce/test_plan allreduce/test_chan
                app/cli/test_resume app/cli/test_train app/clock/test_% app/cli/test_plain \
                app/cli/test_own_data
 
-# Tests that only a GPU or the emulated runtime can run are no part of it: they run in
-# tests/check_cuda_emulation.sh and make gpu-check. Races of kernels show under SAN=thread alone.
+# Tests that need a GPU or the emulated runtime are not included: they run in
+# tests/check_cuda_emulation.sh and make gpu-check. Races of kernels show only under SAN=thread.
 ON_GPUS := $(filter-out $(if $(filter thread,$(SAN)),cuda/test_races%),\
            $(patsubst tests/%.c,%,$(wildcard tests/cuda/test_*.c tests/*/test_cuda*.c \
                tests/*/*/test_cuda*.c)))
@@ -62,7 +62,7 @@ CHECKS := $(filter-out $(patsubst %,$(B)/tests/%,$(if $(EMULATION),,$(ON_GPUS)) 
           $(if $(SAN),$(SKIP_SAN)) \
           $(if $(filter thread,$(SAN)),$(SKIP_THREAD))),$(TESTS))
 
-# Tests that look at a GPU where there is one, for make gpu-check.
+# Tests that use a GPU if there is one, for make gpu-check.
 GPU_SOURCES := $(sort $(wildcard tests/cuda/test_*.c tests/*/test_cuda*.c tests/*/*/test_cuda*.c) \
                $(shell grep -lE 'DEVICE_CUDA|device cuda' tests/*/test_*.c tests/*/*/test_*.c))
 GPU_TESTS := $(filter-out cuda/test_ops cuda/test_races% cuda/test_emulated%,\
@@ -81,15 +81,15 @@ $(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda/*.c tests/*/test_cuda*.c \
 $(TESTS): | $(FAKE_LIBRARIES)
 RUNNER := $(B)/tests/harness/runner.o
 $(if $(PLAIN),$(TESTS)): $(RUNNER)
-# They find libinternal.so two folders up. Their own code is position-independent, so that no table
-# of the library is copied into them, whose size may change without them.
-# What shared libraries need of each other is not looked for, which takes half of the linker's time;
-# the link of $(B)/duet finds what the library lacks.
+# They find libinternal.so two folders up. Their own code is position-independent, so that they do
+# not copy tables of the library, whose size may change. The linker does not check what shared
+# libraries need of each other, which would take half of its time; linking $(B)/duet finds what the
+# library lacks.
 LINK_TEST = $(LINK) $(if $(filter %.a,$^),,-L$(B) -Wl,-rpath,'$$ORIGIN/../..:$$ORIGIN/../../..' \
                -l:libinternal.so \
                 -Wl,--allow-shlib-undefined)
 STATIC_LINK := $(filter -static,$(LDFLAGS))
-# A program that is linked with -static takes the archive.
+# A program linked with -static uses the archive.
 $(if $(STATIC_LINK),$(TESTS) $(HELPERS)): $(B)/libinternal.a $(EMULATION_LIB)
 $(TESTS) $(HELPERS): | $(if $(STATIC_LINK),,$(B)/libinternal.so)
 $(TESTS): $(B)/%: $(B)/%.o
@@ -98,23 +98,23 @@ $(TESTS): $(B)/%: $(B)/%.o
 $(HELPERS): $(B)/%: $(B)/%.o
 	$(Q)$(LINK_TEST) $(LIBS) -o $@
 
-# Benches are started by tests of scripts alone.
+# Only tests of scripts start benchmarks.
 check: all $(CHECKS) $(HELPERS) $(if $(SAN),,$(BENCHES)) $(EXAMPLES)
 	@scripts/run_tests.sh $(B) $(CHECKS)
 
-# The rules of the house, for which the library must be built.
+# Checks the project's own rules; the library must be built first.
 lint: $(filter-out $(CUDA_SOURCES:%.cu=$(B)/%.o),$(LIB_OBJ)) $(B)/app/cli/main.o
 	@tests/check_layers.sh $(B)
 
-# What needs a GPU, in a quarter of an hour: scripts/gpu_check.sh says what.
+# All that needs a GPU, in a quarter of an hour: see scripts/gpu_check.sh.
 gpu-check:
 	@B='$(B)' EMULATION=$(EMULATION) OUT='$(OUT)' TESTS="$(GPU_TESTS)" scripts/gpu_check.sh $(PARTS)
 gpu-check-programs: $(GPU_TESTS:%=$(B)/tests/%) $(HELPERS) $(BENCHES)
 
-# Compiles all programs and runs none.
+# Compiles all programs but runs none.
 programs: all $(TESTS) $(HELPERS) $(BENCHES) $(EXAMPLES) $(FAKE_LIBRARIES)
 
-# Pages that are made, not kept: two of --report, and the lesson as a sheet to print.
+# Generated pages, which are not kept: two of --report, and the lesson as a sheet to print.
 docs: $(B)/duet
 	@scripts/make_docs.sh $(B)
 sheet:

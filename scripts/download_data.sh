@@ -59,7 +59,7 @@ sum_is() { # FILE SHA256
     [[ -f $1 && $(sha256sum <"$1") == "$2 "* ]]
 }
 
-# Tries each address until the unpacked bytes are the right ones.
+# Tries each address until the unpacked bytes are right.
 get() { # SET FILE SHA256
     local target=datasets/$1/$2 url
     sum_is "$target" "$3" && return

@@ -16,7 +16,7 @@
 #                                                       their own libraries
 #
 # With `report USE WORD...` it prints the lines of `make` about CUDA: USE is how this build uses it
-# (mk/cuda.mk), and the words are those found.
+# (mk/cuda.mk), and the words are what this script found.
 #
 # It searches CUDA_HOME, the nvcc in PATH, /usr/local/cuda, the system's own folders, and Python
 # packages named nvidia-*. It needs no GPU and no driver.

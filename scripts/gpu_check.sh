@@ -51,7 +51,7 @@ build() {
     make -j"$(nproc)" B="$B" $how HAVE_CRITERION= all gpu-check-programs
 }
 
-# Status 3: something is off. Emulated runs leave out the libraries of CUDA.
+# Status 3: something is wrong. Emulated runs leave out CUDA's libraries.
 doctor() {
     [[ -n $emulated ]] && export DUET_CUBLAS=/emulated
     "$duet" doctor --device cuda ${emulated:+--quick}
@@ -82,14 +82,14 @@ allreduce() {
     "$B/bench/allreduce_perf" -d cuda ${emulated:+-e 64K -n 2 -w 1}
 }
 
-# One program at a time: ranks that share a GPU take turns on it, and their deadlines run on.
+# One program at a time: ranks that share a GPU take turns, while their deadlines keep running.
 tests() {
     local names=(${TESTS-})
     DUET_TEST_SHORT=1 TEST_JOBS=1 TEST_SECONDS=$((seconds - 10)) \
         scripts/run_tests.sh "$B" "${names[@]/#/$B/tests/}"
 }
 
-# Every call of CUDA is looked at by the program itself, which expects some of the errors.
+# The program itself checks every CUDA call and expects some of the errors.
 sanitizer() {
     local mode words="--batch-size 64 --steps 3 --quiet --timeout 60 --dataset synthetic"
     local tool="compute-sanitizer --target-processes all --error-exitcode 86"

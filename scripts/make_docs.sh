@@ -18,7 +18,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export PATH="$build:$PATH"
 
-# A page names its command line, so the command runs in an empty folder and names no path.
+# A page shows its command line, so the command runs in an empty folder and contains no path.
 report() { # PAGE COMMAND...
     local page=$1
     shift
@@ -26,7 +26,7 @@ report() { # PAGE COMMAND...
     (cd "$work" && duet "$@" --report "$page" >"$page.txt") && keep "$page"
 }
 
-# Bytes that a browser would show as a page: whole, and with its pictures.
+# Checks that a browser would show the page: it is complete and has its pictures.
 keep() { # PAGE
     if tail -c 20 "$work/$1" | grep -q '</html>'; then
         mv "$work/$1" "$build/docs/$1"
@@ -38,7 +38,7 @@ keep() { # PAGE
     fi
 }
 
-# A page to print stands alone, so it holds its pictures.
+# A page to print must stand alone, so it contains its pictures.
 inline_pictures() {
     local line picture
     while IFS= read -r line; do

@@ -35,7 +35,7 @@ class Block(nn.Module):
         x = self.qkv(x).split(d, 2)
         q, k, v = (x[i].reshape(SAMPLES, TOKENS, h, d // h).transpose(1, 2) for i in range(3))
         s = torch.matmul(q, k.transpose(2, 3)) * math.sqrt(h / d)
-        s = F.softmax(s + 0, -1)  # as many bytes as a mask moves
+        s = F.softmax(s + 0, -1)  # moves as many bytes as a mask
         x = torch.matmul(F.dropout(s, 0.1), v)
         return self.out(x.transpose(1, 2).reshape(SAMPLES, TOKENS, d))
 
@@ -87,7 +87,7 @@ MODELS = {
         "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d", "resnext101_32x8d",
         "wide_resnet50_2", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn", "densenet121",
         "squeezenet1_0", "mobilenet_v2", "efficientnet_b0")},
-    "resnext101_32x4d": lambda: torchvision.models.ResNet(  # NVIDIA's; torchvision has none
+    "resnext101_32x4d": lambda: torchvision.models.ResNet( # the net of NVIDIA; torchvision has none
         torchvision.models.resnet.Bottleneck, [3, 4, 23, 3], CLASSES, groups=32, width_per_group=4),
     "gpt2-small": lambda: Transformer(12, 768, 12, 50257, 1024),
     "gpt2-medium": lambda: Transformer(24, 1024, 16, 50257, 1024),
@@ -109,7 +109,7 @@ def size_of(n):
 
 
 def type_of(shape):
-    """The shape of a value: the sides of its planes follow from those of the sample."""
+    """The shape of a value; the sides of its planes follow from the sample's."""
     sizes = ["N", *map(size_of, shape[1:])]
     planes = len(shape) == 4 and shape[2] != TOKENS and shape[3] != TOKENS and TOKENS not in shape
     if planes:
@@ -171,7 +171,7 @@ def of_function(node):
         return "cat", vars, dict(dim=1)
     if name == "mul" and len(vars) == 2:
         return "multiply", vars, {}
-    if name == "getitem":  # a part of a split
+    if name == "getitem":  # one part of a split
         split, size, dim = vars[0].args
         return "narrow", [split], dict(dim=dim, start=node.args[1] * size, length=size)
     if name in ("add", "iadd") and len(vars) == 1:

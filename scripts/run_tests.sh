@@ -17,14 +17,14 @@ limit=900 # seconds for one program; single tests have timeouts of their own
 # failure.
 
 # A race ends the process in which it is found. Ranks are forked from processes with threads, and
-# start threads themselves.
+# start their own threads.
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:exitcode=66:die_after_fork=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 
 sanitizer_report='ERROR: (Address|Leak|Thread)Sanitizer|WARNING: ThreadSanitizer|: runtime error: '
 
-# Runs one program. Writes its line, and what else is to be shown, to PROGRAM.report, and
-# "passed failed skipped" to PROGRAM.counts; then prints its name.
+# Runs one program. Writes its line, and anything else to show, to PROGRAM.report, and "passed
+# failed skipped" to PROGRAM.counts; then prints its name.
 run_one() { # PROGRAM
     local program=$1 name=${1##*/tests/} log=$1.log prefix=()
     local start status ms cpu plain numbers ok bad skip note=
@@ -41,13 +41,13 @@ run_one() { # PROGRAM
         prefix=(setarch -R)
     fi
     start=$(date +%s%N)
-    # To a file, since a process that a test left behind would keep a pipe open.
+    # Output goes to a file, since a process that a test left behind would keep a pipe open.
     timeout -k 5 $limit "${prefix[@]}" "$program" -j1 >"$log" 2>&1 </dev/null
     status=$?
     ms=$((($(date +%s%N) - start) / 1000000))
     times >"$program.counts" # its second line is of the processes that have ended
     cpu=$(awk -F'[ms ]+' 'NR == 2 { printf "%.1f", 60 * ($1 + $3) + $2 + $4 }' "$program.counts")
-    # Criterion may print colours.
+    # Criterion may print in colour.
     plain=$(sed 's/\x1b\[[0-9;]*m//g' "$log")
     numbers=$(sed -nE 's/.*Synthesis: .* Passing: ([0-9]+) \| Failing: ([0-9]+) .*/\1 \2/p' \
         <<<"$plain" | tail -1)
@@ -109,8 +109,8 @@ fi
 shift # the build folder: the paths of the programs contain it
 [[ -n ${TEST_SECONDS-} ]] && export TESTS_END=$(($(date +%s) + TEST_SECONDS))
 
-# The order: 0 the longest programs, 1 the tests of the command, 2 those that train or wait, 3 the
-# rest; within one class as given.
+# The order: 0 the longest programs, 1 tests of the command, 2 tests that train or wait, 3 the rest;
+# within a class as given.
 order='{ class = 3 }
 /test_(kernels|golden)|\/(dp|ddp|train|allreduce|comm|cuda|doctor)\/test_/ { class = 2 }
 /\/cli\/test_/ { class = 1 }

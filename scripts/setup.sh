@@ -42,7 +42,7 @@ cmark-gfm|makes the worksheet of the lesson|make docs leaves out the worksheet
 python3-nbclient|runs the notebooks of examples/notebooks|the notebooks are not tested
 python3-ipykernel|the Python in which notebooks run|the notebooks are not tested"
 
-# A tool counts as present whatever package it came from (pkgconf, a gcc built by hand).
+# A tool counts as present wherever it came from (pkgconf, a gcc built by hand).
 present() { # PACKAGE INSTALLED-LIST
     case $1 in
     gcc) command -v cc >/dev/null && command -v objcopy >/dev/null ;;
@@ -110,7 +110,7 @@ trap 'rm -f "$log"' EXIT
 if [[ ${root[*]} != false ]]; then
     apt update >>"$log" 2>&1 ||
         echo "setup: apt-get update failed: going on with the lists that are there"
-    # If all together fail, one by one: a package that cannot be installed must not stop the others.
+    # If that fails, one by one: a package that cannot be installed must not stop the others.
     install "${missing[@]}" >>"$log" 2>&1 ||
         for package in "${missing[@]}"; do install "$package" >>"$log" 2>&1; done
 fi
