@@ -111,8 +111,8 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
                      format_bytes(count * sizeof(float), size, sizeof size), n, link->name,
                      link->at_once ? "" : "their kernels would take turns, so ",
                      link->at_once ? ""
-                                   : "; so do their steps: MPS, which nvidia-cuda-mps-control "
-                                     "-d starts, lets them run at once");
+                                   : ", as do the ranks' other kernels: start MPS "
+                                     "(nvidia-cuda-mps-control -d) to run them at once");
         return ALLREDUCE_FUSED;
     }
     for (int i = ALLREDUCE_NAIVE; n > 1 && i < ALLREDUCE_ALGORITHM_COUNT; i++) {

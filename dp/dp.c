@@ -103,7 +103,7 @@ static int backward(duet_tape *t, struct node *n) {
     if (!n->y->grad.data) return OK;
     if (m->output[0].on_tape != n->y)
         return fail(ERR_USAGE, "DataParallel: another forward ran between this one and its "
-                               "backward: go back from each output before the next forward");
+                               "backward: call backward for each output before the next forward");
     if (t->owner == params) CHECK(data_parallel_check_params(t, params));
     const duet_tensor dy = {.device = t->device, .t = n->y->grad, .borrowed = 1}, *grad = &dy;
     CHECK(data_parallel_backward(m, &grad, 1, data_parallel_kept_of(m, t)));

@@ -74,9 +74,9 @@ int workers_code(const struct workers *w, int index) {
 }
 
 const char *workers_text(const struct workers *w, int index) {
-    return w->share[index].lost ? "its thread has not come back in time: look for its first error, "
-                                  "or " ADVICE_TIMEOUT
-                                : w->share[index].task.result.text;
+    return w->share[index].lost
+               ? "its thread has not returned in time: look for its first error, or " ADVICE_TIMEOUT
+               : w->share[index].task.result.text;
 }
 
 int workers_run(struct workers *w, worker_task *work, void *context, int64_t *own_end_ns) {

@@ -246,8 +246,8 @@ static int part(struct fsdp *f, const int unit[2]) {
     second->apart = 1;
     if (first->grads && first->grads == second->grads)
         return fail(ERR_USAGE,
-                    "fsdp: an op uses units %d and %d together, but not so in the first step: make "
-                    "their layers one unit, by name",
+                    "fsdp: an op uses units %d and %d together, but did not in the first step: "
+                    "make their layers one unit, by name",
                     unit[0], unit[1]);
     return first->values == second->values ? fsdp_open_apart(f, unit[1]) : OK;
 }
@@ -283,8 +283,8 @@ int fsdp_enter(void *context, int32_t step, int opens, int reduces) {
     if (opens && f->moves) CHECK(fsdp_ended(f, give_slots(f)));
     fsdp_notice_writes(f);
     if (opens && !reduces && !f->whole_grads)
-        return fsdp_ended(f, fail(ERR_USAGE, "fsdp: gradients of several passes are added up: say "
-                                             "so when the parameters are wrapped"));
+        return fsdp_ended(f, fail(ERR_USAGE, "fsdp: gradients of several passes are added up: set "
+                                             "accumulate when the parameters are wrapped"));
     if (opens) open_step(f, step);
     f->expecting = reduces;
     return fsdp_broadcast_buffers(f, step < 0 ? f->step : step);

@@ -77,7 +77,7 @@ static int take_named(struct fsdp_units *u, const struct param_set *set, const c
     u->count += found;
     if (found) return OK;
     return fail(ERR_USAGE,
-                "units: '%.80s': no parameter that is in no unit yet has this name, or one that "
+                "units: '%.80s': no parameter outside earlier units has this name, or one that "
                 "begins with it and a dot: give names of modules",
                 name);
 }

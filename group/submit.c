@@ -80,14 +80,14 @@ static int check(const struct group *g, const struct group_call *call) {
     if (is_uneven(call) && call->what != COLLECTIVE_ALL_TO_ALL &&
         call->what != COLLECTIVE_ALL_GATHER && call->what != COLLECTIVE_GATHER &&
         call->what != COLLECTIVE_SCATTER && call->what != COLLECTIVE_REDUCE_SCATTER)
-        return fail(ERR_USAGE, "rank %d: %s: its blocks have one length: give no sizes", me,
-                    window_name(call->what));
+        return fail(ERR_USAGE, "rank %d: %s: all its blocks have the same length: give no sizes",
+                    me, window_name(call->what));
     if (call->root < 0 || call->root >= g->n)
         return fail(ERR_USAGE, "rank %d: %s: root %d: give 0 to %d", me, window_name(call->what),
                     call->root, g->n - 1);
     if (call->average && (!dtype_is_float(call->how.type) || call->how.op != ELEMENT_SUM))
         return fail(ERR_USAGE,
-                    "rank %d: %s: average of %s: floats have averages: take the sum and divide it",
+                    "rank %d: %s: average of %s: only floats have one: take the sum and divide it",
                     me, window_name(call->what), dtype_name(call->how.type));
     return OK;
 }

@@ -185,9 +185,9 @@ static int nothing_came(const struct work *work, double limit) {
     if (work->call.peer != ANY_SOURCE)
         snprintf(from, sizeof from, "rank %d", g->ranks[work->call.peer]);
     comm_whereabouts(g->job->comm, others, sizeof others);
-    int code =
-        fail(ERR_TIMEOUT, "rank %d: %s #%llu from %s: nothing came in %g s%s", g->ranks[g->rank],
-             g->names.recv, (unsigned long long)work->number, from, limit, others);
+    int code = fail(ERR_TIMEOUT, "rank %d: %s #%llu from %s: nothing arrived within %g s%s",
+                    g->ranks[g->rank], g->names.recv, (unsigned long long)work->number, from, limit,
+                    others);
     comm_abort(g->job->comm, code, error_message());
     return code;
 }

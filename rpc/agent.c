@@ -20,7 +20,7 @@ int duet_rpc_take_device(duet_rpc *rpc, duet_device *device) {
         return fail(ERR_USAGE, "rpc: take device: no %s was given", rpc ? "device" : "worker");
     const duet_device *mine = device_of_thread(rpc);
     if (mine)
-        return fail(ERR_USAGE, "rpc: take device: this thread has %s already: it may have one",
+        return fail(ERR_USAGE, "rpc: take device: this thread already has %s: it may have only one",
                     duet_device_name(mine));
     device_take(rpc, device);
     return OK;
@@ -141,7 +141,7 @@ static int name_missing(const duet_rpc *rpc) {
         if (!(rpc->came >> r & 1))
             snprintf(names + strlen(names), sizeof names - strlen(names), "%s'%.100s'",
                      names[0] ? ", " : "", rpc->peers[r].name);
-    return fail(ERR_TIMEOUT, "rpc: shutdown: worker %s did not come in time", names);
+    return fail(ERR_TIMEOUT, "rpc: shutdown: worker %s did not shut down in time", names);
 }
 
 /* Says that this worker waits for the end, unless one has ended, and waits until all do, or until

@@ -60,7 +60,7 @@ duet_rpc *duet_rpc_of_call(duet_rpc_call *call) {
 
 static int return_once(duet_rpc_call *call) {
     if (call->returned)
-        return failures_first(&call->failed, fail(ERR_USAGE, "it returns twice: once is enough"));
+        return failures_first(&call->failed, fail(ERR_USAGE, "it returns twice: return only once"));
     call->returned = 1;
     return OK;
 }

@@ -48,7 +48,7 @@ static void serve_message(void *context) {
 
 /* The entry of a reference whose value the call makes. */
 static int make_entry(duet_rpc *rpc, const struct message *m, uint64_t rref, uint64_t *made) {
-    if (owner_find(rpc, rref)) return fail(ERR_USAGE, "the reference that it makes is there");
+    if (owner_find(rpc, rref)) return fail(ERR_USAGE, "the reference that it makes exists already");
     struct owner *o = owner_new(rpc, rref, m->text);
     if (!o) return fail(ERR_MEMORY, "out of host memory for the value");
     *made = rref; /* held until the function has ended */

@@ -74,7 +74,7 @@ static void check_silence(struct peer *p, int64_t now, int64_t late) {
     tell_peer(rpc, p->rank, &(struct message){.kind = MESSAGE_PING});
     if (late > rpc->silence_ns / 2) p->heard = now;
     if (now - p->heard < rpc->silence_ns) return;
-    snprintf(why, sizeof why, "it has said nothing for %.0f s: is it stopped?",
+    snprintf(why, sizeof why, "it has been silent for %.0f s: is it stopped?",
              (double)(now - p->heard) * 1e-9);
     peer_ends(rpc, p, PEER_GONE, why);
     tell_peer(rpc, p->rank, &(struct message){.kind = MESSAGE_GIVEN_UP});

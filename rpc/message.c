@@ -60,7 +60,7 @@ static int read_fields(struct message *m, struct wire_in *in) {
     CHECK(wire_get_text(in, &m->text));
     if (in->at < in->bytes) CHECK(wire_read(in, &m->value));
     if (in->at == in->bytes && fields_are_good(m, in->rpc->world)) return OK;
-    return fail(ERR_FAILED, "rpc: %s makes no sense",
+    return fail(ERR_FAILED, "rpc: %s is malformed",
                 m->kind == MESSAGE_CALL ? "a call" : "an answer");
 }
 

@@ -142,7 +142,7 @@ static int op_new(struct remote_op **out, duet_tape *tape, struct outgoing *o, s
     CHECK(duet_tape_error(tape));
     *path = p->path;
     if (path->depth == MOST_PATH)
-        return fail(ERR_USAGE, "autograd: %s: calls in a context go %d deep", o->function,
+        return fail(ERR_USAGE, "autograd: %s: calls in a context nest at most %d deep", o->function,
                     MOST_PATH);
     path->step[path->depth++] = p->calls++;
     struct remote_op *op = *out = calloc(1, sizeof *op);

@@ -254,7 +254,7 @@ static int read_roll(struct meeting *m) {
     if (socket_read(m->rpc->peers[0].fd, roll, sizeof *roll, m->deadline))
         return now_ns() >= m->deadline
                    ? came_late(m, "one of the others")
-                   : fail(ERR_PEER, "rpc: init: rank 0 has ended before all workers had come");
+                   : fail(ERR_PEER, "rpc: init: rank 0 has ended before all workers had joined");
     roll->text[sizeof roll->text - 1] = 0;
     if (roll->code)
         return fail(roll->code > OK && roll->code <= ERR_PEER ? roll->code : ERR_FAILED, "%s",

@@ -11,7 +11,7 @@
 
 int user_name_check(const char *name) {
     if (strncmp(name, "duet.", 5) != 0) return OK;
-    return fail(ERR_USAGE, "rpc: '%.140s': names that begin with 'duet.' are the library's", name);
+    return fail(ERR_USAGE, "rpc: '%.140s': names that begin with 'duet.' are reserved", name);
 }
 
 static struct function *find_function(duet_rpc *rpc, const char *name, size_t length) {
@@ -110,7 +110,7 @@ static int own_function(duet_rpc_call *call) {
     while (i < sizeof own / sizeof *own && (!own[i].fits || strcmp(own[i].name, m->text)))
         i++;
     if (i == sizeof own / sizeof *own)
-        return fail(ERR_USAGE, "the library does not call it like this");
+        return fail(ERR_USAGE, "only the library calls it, and not like this");
     call->run = own[i].run;
     if (o && call->run != run_wait) call->device = o->device;
     return OK;

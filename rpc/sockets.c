@@ -131,7 +131,7 @@ int socket_place(int fd, int any_port, char *place, size_t bytes) {
     if (getsockname(fd, (struct sockaddr *)&own, &length) ||
         getnameinfo((struct sockaddr *)&own, length, host, sizeof host, port, sizeof port,
                     NI_NUMERICHOST | NI_NUMERICSERV))
-        return fail(ERR_FAILED, "rpc: the system does not say a socket's own address");
+        return fail(ERR_FAILED, "rpc: a socket's own address cannot be found");
     snprintf(place, bytes, own.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host,
              any_port ? "0" : port);
     return OK;

@@ -37,7 +37,7 @@ static int write_var(struct wire_out *w, duet_var *x) {
     x = to_plain(l->tape, x);
     CHECK(duet_tape_error(l->tape));
     if (x->value.dtype != DTYPE_F32)
-        return fail(ERR_USAGE, "rpc: a var that is not float, as a loss is: it cannot be sent");
+        return fail(ERR_USAGE, "rpc: a var that is not float, such as a loss, cannot be sent");
     const struct duet_tensor t = {.device = l->tape->device, .t = x->value, .borrowed = 1};
     if (!l->records || !x->needs_grad) return write_tensor(w, &t, 0);
     if (l->count == MOST_VARS)
@@ -66,11 +66,11 @@ static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r) {
 /* A list that holds itself ends the walk at the depth that is read. */
 static int check_list(const struct duet_rpc_value *v, int depth) {
     if (v->count < 0 || v->count > MOST_VALUES || (v->count && !v->items))
-        return fail(ERR_USAGE, "rpc: a list of %d items: give 0 to %d, and where they are",
-                    v->count, MOST_VALUES);
+        return fail(ERR_USAGE, "rpc: a list of %d items: give 0 to %d, and their address", v->count,
+                    MOST_VALUES);
     if (depth < DEEPEST_LIST) return OK;
     return fail(ERR_USAGE,
-                "rpc: lists in lists, more than %d deep: one may hold itself: give others",
+                "rpc: lists nested more than %d deep: does one contain itself? give flatter ones",
                 DEEPEST_LIST);
 }
 

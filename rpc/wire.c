@@ -55,7 +55,7 @@ void *wire_put_room(struct wire_out *w, size_t bytes) {
 /* ---- reading ---- */
 
 static int broken_value(void) {
-    return fail(ERR_FAILED, "rpc: a message ends early or makes no sense");
+    return fail(ERR_FAILED, "rpc: a message is truncated or malformed");
 }
 
 int wire_get(struct wire_in *w, void *out, size_t bytes) {

@@ -129,7 +129,7 @@ test_faults() {
     on "$pairs" 4 "$helper" late
     verdict "a late rank" "$(says 'Rank 3 failed to pass monitoredBarrier')"
     on "$pairs" 4 "$helper" absent 4
-    verdict "a rank that does not come" "$(says 'MPI: not all ranks have come after 4 s')"
+    verdict "a rank that does not come" "$(says 'MPI: not all ranks have joined after 4 s')"
     strike_sums "a killed rank" 'kill -9 $(victim 3 1)' \
         'process rank 3 .* on node m1 exited on signal 9'
     strike_sums "a stopped rank" 'kill -STOP $(victim 3 1)' 'rank 3 (\?on m1)\?.* 4 s'
@@ -182,7 +182,7 @@ test_strikes() {
             sleep 0.1
         done
         # on a busy computer the ranks may take longer than the timeout to come: once more
-        if grep -qs 'not all ranks have come' "$work/out" && ((late++ < 20)); then
+        if grep -qs 'not all ranks have joined' "$work/out" && ((late++ < 20)); then
             wait "$job"
             i=$((i - 1))
             continue

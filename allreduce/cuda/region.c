@@ -25,8 +25,8 @@ static int make_own(struct region *region, const char *device_name, int *fd) {
     *fd = memfd_create("duet-staged", MFD_CLOEXEC);
     if (*fd < 0 || posix_fallocate(*fd, 0, (off_t)region->bytes))
         return fail(ERR_MEMORY,
-                    "allreduce: %zu bytes of host memory to stage through: the host has not "
-                    "enough: free some, or use a smaller model",
+                    "allreduce: %zu bytes of host memory for staging: not available: free some, or "
+                    "use a smaller model",
                     region->bytes);
     CHECK(map(region, region->rank, *fd));
     CUDA_CHECK(cudaHostRegister(region->of[region->rank], region->bytes, cudaHostRegisterDefault),

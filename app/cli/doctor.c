@@ -27,7 +27,7 @@ static const char *const target_names[] = {"auto", "cpu", "cuda"};
 #define AT(member) OPTION_AT(struct words, member)
 static const struct option doctor_options[] = {
     {"--device", "auto|cpu|cuda",
-     "auto: emulated devices, and GPUs where there are any (default); cpu: emulated devices only; "
+     "auto: emulated devices, and GPUs if there are any (default); cpu: emulated devices only; "
      "cuda: GPUs only, at least one",
      read_choice, AT(config.target), NO_LIMITS, ALWAYS},
     {"--quick", NULL, "use smaller blocks and fewer shapes", read_on, AT(config.quick), NO_LIMITS,
@@ -47,8 +47,8 @@ static const struct option doctor_options[] = {
 
 static int help(void) {
     say_text("usage: duet doctor [options]\n\n"
-             "Checks what Duet needs of this machine: memory, streams, copies between devices, the "
-             "memory of other processes, every operation and allreduce against its reference, "
+             "Checks what Duet needs from this machine: memory, streams, copies between devices, "
+             "the memory of other processes, every operation and allreduce against its reference, "
              "and a training step of three models.\n\n");
     options_print(doctor_options);
     say_text("\nexit status: 0 all checks passed, 2 wrong usage, 3 a check failed\n");

@@ -222,7 +222,7 @@ static int read_join(struct hardware *h, const struct line *l, struct machine *m
     int a[2], b[2];
     char what[WHERE];
     const struct link_spec *link = NULL;
-    if (!m) return refuse(l, l->word[0], "it belongs to no machine: put a machine above it");
+    if (!m) return refuse(l, l->word[0], "it belongs to no machine: put it below one");
     if (l->words != 4)
         return refuse(l, l->word[0], "give two ends and a link: join gpu0 gpu1 LINK");
     CHECK(read_nodes(h, m, l, l->word[1], &a[0], &a[1]));

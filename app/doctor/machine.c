@@ -27,7 +27,7 @@ static void look_at_cores(struct doctor *d) {
 static void look_at_memory(struct doctor *d) {
     char available[32], needed[32], bound[100], all[32];
     uint64_t bytes = device_default_memory(1);
-    snprintf(bound, sizeof bound, "%s at least: 4 ranks, each with a device",
+    snprintf(bound, sizeof bound, "at least %s: 4 ranks, each with a device",
              format_bytes(NEEDED, needed, sizeof needed));
     format_bytes((uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), all,
                  sizeof all);
@@ -42,8 +42,8 @@ static void look_at_limits(struct doctor *d) {
     static const rlim_t ENOUGH = 2 * MAX_DEVICES + 32;
     if (getrlimit(RLIMIT_NOFILE, &files)) return;
     note(d, files.rlim_cur < ENOUGH ? FINDING_OFF : FINDING_OK, "open files",
-         "160 at least: 2 for each of 64 ranks and some more; ulimit -n raises it", "%llu at most",
-         (unsigned long long)files.rlim_cur);
+         "at least 160: 2 for each of 64 ranks and some more; raise it with ulimit -n",
+         "%llu at most", (unsigned long long)files.rlim_cur);
 }
 
 static void look_at_kernels(struct doctor *d) {
@@ -58,7 +58,7 @@ static void look_at_kernels(struct doctor *d) {
         else
             best = isas[i];
     }
-    note(d, best ? FINDING_OK : FINDING_OFF, "vector kernels", "one set at least",
+    note(d, best ? FINDING_OK : FINDING_OFF, "vector kernels", "at least one set",
          "%s in force%s%s", best ? best : "none", *others ? "; also here:" : "", others);
 }
 

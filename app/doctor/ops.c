@@ -24,7 +24,7 @@ static void note_tally(struct op_testbed *bed, enum op op, const char *name) {
 static int check_op(struct op_testbed *bed, enum op op, const char *name) {
     if ((op == OP_TO_N16 || op == OP_TO_PLAIN) && device_layout(bed->device) != LAYOUT_N16) {
         note(bed->d, FINDING_NOT_HERE, name, "",
-             "activations are plain on this device: it has no such operation");
+             "activations are row-major on this device: it has no such operation");
         return OK;
     }
     struct op_cases *cases = &bed->cases;

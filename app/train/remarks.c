@@ -35,8 +35,8 @@ void remarks_warn_of_gpus(const struct session *s) {
     const char *fault = "", *blocking = getenv("CUDA_LAUNCH_BLOCKING");
     if (s->gpus && s->ranks > 1 && !s->rank && blocking && atoi(blocking))
         fprintf(stderr,
-                "%s: warning: CUDA_LAUNCH_BLOCKING=%s: behind an allreduce a launch waits in the "
-                "driver for the other ranks, where neither --timeout nor Ctrl-C reaches it: unset "
+                "%s: warning: CUDA_LAUNCH_BLOCKING=%s: after an allreduce a launch waits in the "
+                "driver for the other ranks, where neither --timeout nor Ctrl-C can end it: unset "
                 "it once the failing kernel is known\n",
                 program_name(), blocking);
     for (int i = 0; i < s->device_count && !*fault; i++)

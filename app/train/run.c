@@ -138,12 +138,11 @@ int run_device_kind(const struct run_config *config, enum device_kind *kind, int
     if (!strcmp(config->device, "auto") && device_probe(DEVICE_CUDA, count)) *kind = emulated;
     CHECK(device_probe(*kind, count));
     if (*kind != DEVICE_CUDA && config->cuda_math == DEVICE_MATH_LIBRARY)
-        return fail(ERR_USAGE,
-                    "--cuda-math: library: emulated devices have only Duet's own kernels: give "
-                    "--device cuda where there is a GPU");
+        return fail(ERR_USAGE, "--cuda-math: library: emulated devices have only Duet's own "
+                               "kernels: give --device cuda if there is a GPU");
     if (*kind != DEVICE_CUDA && config->tf32)
         return fail(ERR_USAGE, "--tf32: no effect on emulated devices: no GPU was found: give "
-                               "--device cuda where there is one, or leave it out");
+                               "--device cuda if there is one, or leave it out");
     return OK;
 }
 

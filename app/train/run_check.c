@@ -66,8 +66,8 @@ static int check_devices(const struct run_config *config) {
 static int check_join(const struct run_config *c) {
     if (!c->data.join) return OK;
     if (c->data.drop_last)
-        return fail(ERR_USAGE, "--join and --drop-last: no rank runs out where samples are left "
-                               "out: give one of them");
+        return fail(ERR_USAGE, "--join and --drop-last: with --drop-last no rank runs out of "
+                               "batches: give one of them");
     if (c->model.options.sync_bn)
         return fail(ERR_USAGE, "--join and --sync-bn: a rank without samples cannot take part in "
                                "SyncBatchNorm's forward: give one of them");
@@ -92,7 +92,7 @@ int run_config_check(const struct run_config *config) {
     CHECK(check_join(config));
     CHECK(check_devices(config));
     if (!config->dry && !config->spread && !strcmp(config->ddp.allreduce, "mpi"))
-        return fail(ERR_USAGE, "--allreduce: mpi: it adds up over several machines: start the "
-                               "ranks with mpirun, or give auto");
+        return fail(ERR_USAGE, "--allreduce: mpi: it is for several machines: start the ranks with "
+                               "mpirun, or give auto");
     return *config->clock.gpu ? retime_check(config) : OK;
 }

@@ -30,8 +30,8 @@ int environment_number(const char *name, int least, int most, int *out) {
     errno = 0;
     long value = strtol(text, &end, 10);
     if (end == text || *end || errno || value < least || value > most)
-        return fail(ERR_USAGE, "environment variable %s: %s: a number from %d to %d is expected",
-                    name, text, least, most);
+        return fail(ERR_USAGE, "environment variable %s: %s: expected a number from %d to %d", name,
+                    text, least, most);
     *out = (int)value;
     return OK;
 }

@@ -120,7 +120,7 @@ int report_end(const struct job *job, struct launch_result *out) {
         return fail(ERR_FAILED, "ended by signal %d (%s) to the launcher%s", job->signal,
                     strsignal(job->signal),
                     job->passed_on && job->ending == ENDING_KILL
-                        ? ": ranks that did not end by it were killed"
+                        ? ": ranks that did not end then were killed"
                         : "");
     }
     if (!board_failure(job->board, &failure)) return OK;
@@ -130,8 +130,8 @@ int report_end(const struct job *job, struct launch_result *out) {
     out->pid = culprit ? culprit->pid : 0;
     out->exit_status = culprit ? own_status(culprit, failure.code) : 1;
     if (left_over)
-        return fail(ERR_FAILED, "%s; %d processes do not end even by SIGKILL: see ps", failure.text,
-                    left_over);
+        return fail(ERR_FAILED, "%s; %d processes did not end even after SIGKILL: see ps",
+                    failure.text, left_over);
     if (failure.code != ERR_PEER || !culprit || !ended_by_itself(job, failure.rank))
         return fail(failure.code == ERR_PEER ? ERR_FAILED : failure.code, "%s", failure.text);
     describe_end(job, failure.rank, end, sizeof end);

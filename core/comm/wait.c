@@ -141,8 +141,8 @@ static int deadline_passed(struct wait *wait, const char *where) {
         snprintf(text, sizeof text, "rank %d: %s: no word from rank%s %s after %g s: %s",
                  wait->comm->rank, where, is_many(missing) ? "s" : "", ranks, seconds, why);
     else
-        snprintf(text, sizeof text, "rank %d: %s: nothing came within %g s: %s", wait->comm->rank,
-                 where, seconds, why);
+        snprintf(text, sizeof text, "rank %d: %s: nothing arrived within %g s: %s",
+                 wait->comm->rank, where, seconds, why);
     size_t used = strlen(text);
     comm_whereabouts(wait->comm, text + used, sizeof text - used);
     return fail_job(wait, ERR_TIMEOUT, wait->comm->rank, where, text);

@@ -67,7 +67,7 @@ static int check_tensors(const struct reading *r) {
         return wrong(r, x->dims && x->count ? r->y_name : r->x_name, "has no samples");
     if (x->shape[0] != y->shape[0])
         return fail(ERR_FAILED,
-                    "data set %s: %lld samples in %s, %lld in %s: give an answer to each sample",
+                    "data set %s: %lld samples in %s, %lld in %s: give an answer for each sample",
                     r->file.path, (long long)x->shape[0], r->x_name, (long long)y->shape[0],
                     r->y_name);
     if (x->shape[0] > INT32_MAX || of_a_sample(x) > SAMPLE_NUMBERS ||
@@ -144,7 +144,7 @@ static int read_whole(const struct reading *r, const struct safetensors_entry *e
 static int take_number(const struct reading *r, void *to, uint64_t i, int64_t number) {
     if (number < -MOST_WHOLE || number > MOST_WHOLE)
         return fail(ERR_FAILED,
-                    "data set %s: %s: %lld in sample %llu: integers are taken from -%d to %d",
+                    "data set %s: %s: %lld in sample %llu: integers must be from -%d to %d",
                     r->file.path, r->x_name, (long long)number,
                     (unsigned long long)(i / of_a_sample(r->x)), MOST_WHOLE, MOST_WHOLE);
     ((float *)to)[i] = (float)number;

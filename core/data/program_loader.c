@@ -67,7 +67,7 @@ static int check_ranks(const struct duet_loader_options *o, int world_size) {
                     (int)o->shuffle);
     if (o->shuffle == DUET_SHUFFLE_RANDOM && world_size > 1)
         return fail(ERR_USAGE,
-                    "loader: DUET_SHUFFLE_RANDOM on %d ranks: a DataLoader's own shuffle knows no "
+                    "loader: DUET_SHUFFLE_RANDOM on %d ranks: a DataLoader's own shuffle ignores "
                     "ranks: give DUET_SHUFFLE",
                     world_size);
     return OK;
@@ -86,8 +86,9 @@ static int scale(const struct duet_loader_options *o, const struct dataset *set,
                         o->std[i]);
     }
     if (given && !bytes)
-        return fail(ERR_USAGE, "loader: mean and std: the samples are numbers, which are taken as "
-                               "they are: give neither");
+        return fail(
+            ERR_USAGE,
+            "loader: mean and std: the samples are floats, which are used unchanged: give neither");
     if (given && (o->std[0] == 0 || (o->std[1] == 0) != (o->std[2] == 0)))
         return fail(ERR_USAGE, "loader: std %g, %g, %g: give one for all channels, or three",
                     o->std[0], o->std[1], o->std[2]);
@@ -178,11 +179,10 @@ static int next_batch(struct duet_loader *l, struct duet_batch *batch, struct ba
 /* The warning comes once, since a program that forgets to count forgets it in every epoch. */
 static void say_same_order(struct duet_loader *l, int epoch) {
     char text[200];
-    snprintf(
-        text, sizeof text,
-        "epoch %d begins once more, and its samples come in the same order, as where set_epoch "
-        "is forgotten: give duet_loader_start the number of each epoch",
-        epoch);
+    snprintf(text, sizeof text,
+             "epoch %d begins again, with its samples in the same order, as if set_epoch had been "
+             "forgotten: give duet_loader_start the number of each epoch",
+             epoch);
     warn(l, text);
     l->shuffles = 0;
 }

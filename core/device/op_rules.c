@@ -118,7 +118,7 @@ const char *rule_cat(enum op op, const struct op_args *args) {
 const char *rule_activation(enum op op, const struct op_args *a) {
     const enum activation kind = a->p.activation.kind;
     (void)op;
-    if ((unsigned)kind >= ACTIVATION_COUNT) return "there is no function of this number";
+    if ((unsigned)kind >= ACTIVATION_COUNT) return "no function has this number";
     return activation_is_plain(kind) && a->in[0].layout != LAYOUT_PLAIN
                ? "this function takes plain operands only"
                : NULL;
@@ -218,14 +218,14 @@ const char *rule_layer_norm(enum op op, const struct op_args *a) {
     int weights = p->groups * (length / p->inner); /* K */
     return (!w->data || w->dims[0] == weights) && (!b->data || b->dims[0] == weights)
                ? NULL
-               : "another number of weights";
+               : "the number of weights is wrong";
 }
 
 /* Which operands each kind has, and how wide they are. */
 const char *rule_recurrent(enum op op, const struct op_args *a) {
     static const int gates[RECURRENT_COUNT] = {4, 3, 1, 1}, saved[RECURRENT_COUNT] = {6, 5, 1, 1};
     enum recurrent kind = a->p.recurrent.kind;
-    if ((unsigned)kind >= RECURRENT_COUNT) return "there is no kind of this number";
+    if ((unsigned)kind >= RECURRENT_COUNT) return "no kind has this number";
     int forward = op == OP_RECURRENT_FORWARD, lstm = kind == RECURRENT_LSTM,
         gru = kind == RECURRENT_GRU;
     const struct tensor *w = &a->in[forward ? 1 : 2], *kept = forward ? &a->out[1] : &a->in[1],
@@ -236,7 +236,7 @@ const char *rule_recurrent(enum op op, const struct op_args *a) {
     if (kept->data && kept->dims[2] != saved[kind] * (int64_t)w->dims[1])
         return "saved has rows of another length";
     if (first->data && first->dims[1] != 1 + lstm)
-        return "an LSTM has two first states, others one";
+        return "an LSTM has two initial states, others one";
     if (forward && (!kept->data) != !(lstm || gru))
         return "saved is required for LSTM and GRU, and only for them";
     if ((last->data && !lstm) || (forward && lstm && !last->data))

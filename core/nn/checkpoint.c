@@ -25,8 +25,7 @@ static int check_checkpoint(const struct duet_checkpoint *c, const char *file, c
     if (!file) return fail(ERR_USAGE, "%s: no file was given", what);
     if (!c->params) return fail(ERR_USAGE, "%s: no parameters were given", what);
     if (c->optimizer && c->optimizer->params != c->params)
-        return fail(ERR_USAGE,
-                    "%s: the optimizer is of other parameters: give those that it updates", what);
+        return fail(ERR_USAGE, "%s: the optimizer updates other parameters: give those", what);
     if (c->tape && c->tape->device != c->params->set.device)
         return fail(ERR_USAGE,
                     "%s: the tape is on %s, the parameters are on %s: each device has its own",
@@ -108,7 +107,7 @@ int duet_checkpoint_save(const struct duet_checkpoint *c, const char *file) {
 /* ---- loading ---- */
 
 static int broken(const struct safetensors *file, const char *what) {
-    return fail(ERR_FAILED, "load: %s: a checkpoint without its %s: it is broken", file->path,
+    return fail(ERR_FAILED, "load: %s: the checkpoint lacks its %s: it is broken", file->path,
                 what);
 }
 

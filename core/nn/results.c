@@ -108,10 +108,10 @@ int duet_var_grad(duet_tensor **out, duet_tape *t, duet_var *leaf) {
     while (i < t->leaf_count && t->leaves[i] != leaf)
         i++;
     if (i == t->leaf_count)
-        return fail(ERR_USAGE, "gradient: none is kept of this var: make it with duet_leaf");
+        return fail(ERR_USAGE, "gradient: this var keeps none: make it with duet_leaf");
     if (!leaf->grad.data)
         return fail(ERR_USAGE, "gradient: this leaf has none: %s",
-                    t->went_back ? "duet_backward did not reach it: it has no part in the loss"
+                    t->went_back ? "duet_backward did not reach it: the loss does not depend on it"
                                  : "call duet_backward first");
     return copy_out(out, t, &leaf->grad);
 }

@@ -117,7 +117,7 @@ int beats_start(struct network *net) {
         if (r != net->comm->rank) await_beat(net, r);
     }
     b->running = !thread_start(&b->thread, beat, net);
-    return b->running ? OK : fail(ERR_FAILED, "MPI: no thread for beats: end other processes");
+    return b->running ? OK : fail(ERR_FAILED, "MPI: no thread for heartbeats: end other processes");
 }
 
 void beats_stop(struct network *net) {

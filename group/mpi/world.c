@@ -121,7 +121,7 @@ static int may_begin(struct network *net) {
     CHECK(mpi_load(&net->mpi));
     net->mpi.Finalized(&finalized);
     return finalized ? fail(ERR_USAGE, "process group: MPI has ended: a process can join a job of "
-                                       "several machines once")
+                                       "several machines only once")
                      : OK;
 }
 
@@ -134,7 +134,7 @@ static int open_world(struct network **out, struct comm *comm) {
     if (!code) code = call_aside(net, begin, comm->timeout_ns, &stuck);
     if (stuck)
         return fail(ERR_TIMEOUT,
-                    "rank %s: MPI: not all ranks have come after %g s: see the output of the "
+                    "rank %s: MPI: not all ranks have joined after %g s: see the output of the "
                     "others, and whether each machine reaches all others",
                     getenv("RANK") ? getenv("RANK") : getenv("OMPI_COMM_WORLD_RANK"),
                     comm_timeout_s(comm));

@@ -290,8 +290,7 @@ static int check_trained(const struct graph *g) {
     int trained = reached[g->result];
     free(reached);
     return trained ? OK
-                   : fail(ERR_USAGE,
-                          "%.200s: line %d: the result depends on no parameter that is trained",
+                   : fail(ERR_USAGE, "%.200s: line %d: the result depends on no trained parameter",
                           g->path, g->values[g->result].line);
 }
 

@@ -25,7 +25,7 @@ static const char *misfit(const struct graph *g, char letter, int what, int in_r
     const struct graph_tensor *t = what < 0 ? &g->tensors[~what] : NULL;
     const int has_n = !t && graph_has_batch(&g->values[what].shape);
     if (has_n && in_rows) return "must have no N, as the result has none";
-    if (in_rows && letter == 's') return "is for samples: give its result an N";
+    if (in_rows && letter == 's') return "works on samples: give its result an N";
     if (!has_n && !in_rows && (letter == 'v' || letter == 's'))
         return "must be a value with N: expand it first";
     if (letter == 'b') return t && t->kind == GRAPH_BUFFER ? NULL : "must be a buffer";

@@ -74,7 +74,7 @@ CliTest(emulated_environment, launches_that_wait, 120) {
         cli_run(&c, "compare %s --devices 2", TINY);
         cr_expect(c.status == 0 && strstr(c.out, "DDP = single: identical to the bit"), "%s%s",
                   c.err, c.out);
-        cr_expect(strstr(c.err, "warning: CUDA_LAUNCH_BLOCKING=1: behind an allreduce") &&
+        cr_expect(strstr(c.err, "warning: CUDA_LAUNCH_BLOCKING=1: after an allreduce") &&
                       !strchr(strchr(c.err, '\n') + 1, '\n'),
                   "one line: %s", c.err);
         cli_free(&c);

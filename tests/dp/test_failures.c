@@ -188,7 +188,7 @@ Test(dp_workers, a_lost_thread_is_a_timeout_and_takes_no_more_orders, .timeout =
     cr_assert_eq(workers_init(&workers, 3, 1), OK);
     cr_assert_eq(workers_run(workers, work, &job, NULL), 1);
     cr_assert_eq(workers_code(workers, 1), ERR_TIMEOUT);
-    cr_assert(strstr(workers_text(workers, 1), "not come back"), "%s", workers_text(workers, 1));
+    cr_assert(strstr(workers_text(workers, 1), "not returned"), "%s", workers_text(workers, 1));
     cr_assert_eq(job.ran[2], 1, "the others were joined");
     cr_assert_eq(workers_run(workers, work, &job, NULL), 1, "no second order");
     cr_assert_eq(job.ran[0], 1);

@@ -47,7 +47,7 @@ Test(api_device, opens_and_closes, .timeout = 30) {
     duet_devices_close(NULL, 3);
 }
 
-/* "auto" takes GPUs where there are any. Where there is none, "cuda" is an error. */
+/* "auto" takes GPUs if there are any. Where there is none, "cuda" is an error. */
 Test(api_device, auto_takes_the_best_there_is, .timeout = 60) {
     duet_device *devices[2];
     int has_gpu = duet_devices_open(devices, 2, "cuda", 0) == DUET_OK;

@@ -90,8 +90,8 @@ Test(api_words, shapes_and_types_have_names, .timeout = 30) {
     SAYS("gradient: this leaf has none: call duet_backward first");
     MUST(duet_backward(tape, duet_mean(tape, used, NULL, 0, 0), NULL));
     cr_expect_eq(duet_var_grad(&slope, tape, left_out), DUET_USAGE);
-    SAYS("gradient: this leaf has none: duet_backward did not reach it: it has no part in the "
-         "loss");
+    SAYS("gradient: this leaf has none: duet_backward did not reach it: the loss does not depend "
+         "on it");
     duet_tape_free(tape);
     duet_tensor_free(x), duet_tensor_free(y), duet_tensor_free(whole), duet_tensor_free(square);
     duet_params_free(params);

@@ -151,7 +151,7 @@ Test(scripts, without_set_epoch_every_epoch_has_the_same_order, .timeout = 60, .
      .fini = scratch_remove) {
     char one[80], two[80];
     RUN(0, EXAMPLES "ddp_traps set_epoch");
-    SAYS("epoch 0 begins once more");
+    SAYS("epoch 0 begins again");
     cr_expect_str_eq(first_labels(0, one), first_labels(1, two));
     RUN(0, EXAMPLES "ddp_traps set_epoch mended");
     cr_expect_str_neq(first_labels(0, one), first_labels(1, two));

@@ -108,7 +108,7 @@ static const struct {
     {HEAD "%1: f32[N] = rely(%x)\n", "line 3: op: 'rely': expected conv2d, conv, linear"},
     {HEAD "%1: f32[2] = randn()\n", "randn draws for each sample: give its result an N"},
     {HEAD "parameter w: f32[4]\n%1: f32[4] = dropout2d(w)\n",
-     "w: operand 1 of dropout2d is for samples: give its result an N"},
+     "w: operand 1 of dropout2d works on samples: give its result an N"},
     {HEAD "parameter w: f32[2]\n%1: f32[N, 2, 4, 4] = relu(w)\n",
      "w: operand 1 of relu must be a value with N: expand it first"},
     {HEAD "buffer w: f32[2, 2]\n%1: f32[N, 2] = linear(%x, w, none)\n",

@@ -134,7 +134,7 @@ static void lists(struct worker *w) {
     GOOD(duet_rpc_sync(r, "w1", "echo", &deep[15], 1, 0, &got)); /* it comes back in a list */
     duet_rpc_value_free(&got);
     FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "echo", &deep[16], 1, 0, &got),
-          "rpc: worker 'w1': echo: rpc: lists in lists, more than 16 deep");
+          "rpc: worker 'w1': echo: rpc: lists nested more than 16 deep");
 }
 
 Test(calls, carry_lists_in_lists, .timeout = 30) {

@@ -69,7 +69,7 @@ static void one_stops(struct worker *w) {
     /* A reference that its owner has not confirmed goes to nobody else, whatever the timeout. */
     GOOD(duet_remote(&r, w->rpc, "w1", "pid", DUET_NO_ARGS, -1));
     FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w0", "pid", DUET_ARGS(duet_rpc_rref(r)), 0.1, NULL),
-          "rpc: a reference: worker 'w1' is gone: it has said nothing for");
+          "rpc: a reference: worker 'w1' is gone: it has been silent for");
     duet_rref_free(r);
     FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, -1, NULL), "is it stopped?");
     kill((pid_t)got.integer, SIGCONT);
@@ -142,7 +142,7 @@ Test(faults, leaving_together_waits_for_all_calls, .timeout = 30) {
 /* One does not come: the others' shutdown ends at its deadline, and names it. */
 static void comes_late(struct worker *w) {
     if (w->rank < 2)
-        FAILS(DUET_TIMEOUT, duet_rpc_shutdown(&w->rpc, 1, 2), "worker 'w2' did not come in time");
+        FAILS(DUET_TIMEOUT, duet_rpc_shutdown(&w->rpc, 1, 2), "'w2' did not shut down in time");
     else
         usleep(3000 * 1000);
     GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
@@ -155,7 +155,7 @@ Test(faults, a_shutdown_names_who_does_not_come, .timeout = 30) {
 
 /* ---- names of the library ---- */
 
-#define REFUSED(call) FAILS(DUET_USAGE, call, "names that begin with 'duet.' are the library's")
+#define REFUSED(call) FAILS(DUET_USAGE, call, "names that begin with 'duet.' are reserved")
 
 static void call_own(struct worker *w) {
     duet_autograd_context *c;

@@ -48,7 +48,7 @@ static void print_head(const struct run_config *config, int width) {
     text_add(&text, ": computed, not measured: no device is opened and no data is read");
     if (is_of_small_pictures(config))
         text_add(&text, ". resnet18 is the chapter's, for small images: its stem has no pooling; "
-                        "that of torchvision is --model torchvision-resnet18");
+                        "torchvision's is --model torchvision-resnet18");
     text_wrap(stdout, width, 0, 2, text.words);
     if (why && config->modes >> MODE_DP & 1)
         text_say(stdout, width, 0, 2, "DP is left out: %s", why);

@@ -194,11 +194,10 @@ void ways_show_beside_pytorch(const struct ways *all, const struct run_config *c
     text_wrap(
         stdout, text_width(stdout), 0, 2,
         "PyTorch: computed from what each op saves for backward, in eager mode, with a batch "
-        "from host memory and the defaults of PyTorch 2. The workspace of kernels, what "
-        "optimizer.step takes for a moment and what the caching allocator rounds up come on "
-        "top. For --params, and for an exported model whose ops save otherwise than Duet's, only "
-        "the sum of what autograd saves is known, not when it is freed: PyTorch's peak is less "
-        "certain there");
+        "from host memory and the defaults of PyTorch 2. The workspace of kernels, temporary "
+        "memory of optimizer.step and the caching allocator's rounding come on top. For --params, "
+        "and for an exported model whose ops save other tensors than Duet's, only the sum that "
+        "autograd saves is known, not when it is freed, so PyTorch's peak is less certain");
 }
 
 /* ---- JSON ---- */

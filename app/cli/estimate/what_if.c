@@ -23,7 +23,7 @@ struct change {
 static int changes_of(const struct what_if *w, struct change list[MOST_CHANGES]) {
     static const char *const words[IF_PARTS] = {
         "links %.4gx as fast", "launches %.4gx as long", "products and convolutions %.4gx as fast",
-        "the GPUs' memory %.4gx as fast", "no lock of the interpreter"};
+        "the GPUs' memory %.4gx as fast", "no interpreter lock"};
     int n = 0;
     for (int i = 0; i < IF_PARTS; i++) {
         int free = i == IF_LAUNCH && w->by[i] == 0;

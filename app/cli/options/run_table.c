@@ -32,7 +32,7 @@ const struct option run_options[] = {
      read_modes, NO_MEMBER, NO_LIMITS,
      OFTEN | BY_COMPARE | BY_DEMO | BY_ESTIMATE, IN_ANY_MODE, 0},
     {"--device", "auto|cpu|cuda",
-     "cpu: emulated devices; cuda: GPUs; auto: GPUs where there are any, else cpu (default)",
+     "cpu: emulated devices; cuda: GPUs; auto: GPUs if there are any, else cpu (default)",
      read_text, AT(device), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--devices", "N",
@@ -231,7 +231,7 @@ const struct option run_options[] = {
      "--model branches does)",
      read_on, AT(ddp.find_unused), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, ADDS_AS_DDP},
-    OPTION_HEADING("times by the modelled clock (docs/clock.md)"),
+    OPTION_HEADING("modelled times (docs/clock.md)"),
     {"--gpu", "NAME",
      "show the times predicted for this GPU instead of measured ones; `duet devices --gpus` lists "
      "the names",
@@ -276,8 +276,8 @@ const struct option run_options[] = {
     {"--checkpoint-every", "N", "train: write it after every N steps, too",
      read_int, AT(files.checkpoint_every), 1, 1e9,
      BY_TRAIN, IN_ANY_MODE, BESIDE_CHECKPOINT},
-    {"--resume", "FILE", "train: resume from a checkpoint saved with the same options: the bits "
-     "are those of a run without the break",
+    {"--resume", "FILE", "train: resume from a checkpoint saved with the same options: the result "
+     "is that of an uninterrupted run, bit for bit",
      read_text, AT(files.resume), NO_LIMITS,
      BY_TRAIN, IN_ANY_MODE, 0},
     {"--log-loss", "FILE", "train: write step, epoch and loss of every step as CSV", read_text,

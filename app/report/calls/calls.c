@@ -80,11 +80,11 @@ static int read_rank(struct traced_group *g, const char *path, const struct json
         rank != floor(rank) || ranks != floor(ranks))
         return is_wrong(path, "it holds no calls of a rank");
     if (g->files++ && g->ranks != (int)ranks)
-        return is_wrong(path, "another file of its group has more or fewer ranks");
+        return is_wrong(path, "another file of its group has a different number of ranks");
     g->ranks = (int)ranks;
     snprintf(g->name, sizeof g->name, "%s", json_word(of, "group"));
     struct traced_rank *r = &g->rank[(int)rank];
-    if (r->calls) return is_wrong(path, "its rank has another file");
+    if (r->calls) return is_wrong(path, "another file has the same rank");
     r->calls = calloc((size_t)events->count + 1, sizeof *r->calls);
     if (!r->calls) return fail(ERR_MEMORY, "%s: out of host memory", path);
     for (const struct json *event = events->child; event; event = event->next)

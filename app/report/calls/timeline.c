@@ -33,7 +33,7 @@ static char letter_of(const char *name) {
 
 static int check_event(struct timeline *t, const char *path, const struct json *event) {
     double device = json_value(event, "pid"), start, end;
-    if (!(device >= 0 && device < t->devices)) return torn(path, "a span of no device");
+    if (!(device >= 0 && device < t->devices)) return torn(path, "a span without a device");
     if (!*json_word(event, "name") || !json_find(json_find(event, "args"), "waiting") ||
         !event_times(event, &start, &end))
         return torn(path, "a span without a name or times");

@@ -56,10 +56,10 @@ static void put_gaps(FILE *file, const struct page *page) {
             put_paragraph(file, "warning", "%s is missing: %s", one->title,
                           one->missing ? one->missing : "it was not run");
         else if (one->run->spans_lost)
-            put_paragraph(file, "warning",
-                          "%s: %lld spans were lost for want of host memory, so "
-                          "its times have gaps.",
-                          one->title, (long long)one->run->spans_lost);
+            put_paragraph(
+                file, "warning",
+                "%s: %lld spans were lost because host memory ran out, so its times have gaps.",
+                one->title, (long long)one->run->spans_lost);
         if (one->run && !one->run->steps)
             put_paragraph(file, "warning", "%s made no step.", one->title);
         int step = one->run ? record_not_finite(one->run, NULL) : -1;

@@ -197,7 +197,7 @@ static void print_distance(FILE *file, int width, const struct verdict *v, const
                            const char *y, const struct run_record *b) {
     int is_within = v->kind == VERDICT_WITHIN;
     if (v->steps == 0)
-        fprintf(file, "%s ? %s: no step of the two is the same work: no gradients were compared\n",
+        fprintf(file, "%s ? %s: no step does the same work in both: no gradients were compared\n",
                 y, x);
     else
         fprintf(file,

@@ -34,11 +34,11 @@ static int describe_samples(struct run_config *c) {
 
 int estimate_prepare(struct run_config *c) {
     if (!strcmp(c->device, "cuda"))
-        return fail(ERR_USAGE, "--device: cuda: emulated devices are counted; what kernels and "
-                               "libraries take on a GPU is not known without it: leave it out");
+        return fail(ERR_USAGE, "--device: cuda: only emulated devices are counted; the memory of "
+                               "kernels and libraries is unknown without a GPU: leave it out");
     if (!strcmp(c->ddp.allreduce, "nccl"))
-        return fail(ERR_USAGE, "--allreduce: nccl: what it moves is not known: leave it out, or "
-                               "give an algorithm of Duet");
+        return fail(ERR_USAGE, "--allreduce: nccl: the bytes that it moves are unknown: leave it "
+                               "out, or give one of Duet's algorithms");
     if (c->data.join)
         return fail(ERR_USAGE,
                     "--join: a rank without samples cannot be counted by itself: leave it out");

@@ -80,8 +80,8 @@ int tape_find_inner_dim(const char *op, const struct tensor *x, int dim, int *at
     CHECK(tape_find_dim(op, x, dim, at));
     if (*at) return OK;
     return fail(ERR_USAGE,
-                "%s: dimension 0 is that of the samples: give another one, or join and "
-                "cut tensors by duet_tensor_cat and duet_tensor_rows",
+                "%s: dimension 0 is that of the samples: give another one, or join and cut tensors "
+                "with duet_tensor_cat and duet_tensor_rows",
                 op);
 }
 

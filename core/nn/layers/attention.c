@@ -147,7 +147,7 @@ static duet_var *plain_mask(duet_tape *t, duet_var *mask, int rank) {
     if (mask->needs_grad)
         return tape_refuse(t,
                            "%s: attn_mask needs a gradient, which it does not get here: add it to "
-                           "the scores by duet_matmul, duet_add and duet_softmax",
+                           "the scores with duet_matmul, duet_add and duet_softmax",
                            name);
     if (!mask->common && mask->value.rank != rank && tape_mixes_samples(t, name)) return NULL;
     return to_plain(t, mask);

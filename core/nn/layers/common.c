@@ -34,7 +34,7 @@ duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank, 
     if (v->rank > rank || (skip && v->dims[0] != 1))
         return tape_refuse(t,
                            "%s: a constant or parameter of %s for samples of %d dimensions: it has "
-                           "no dimension of samples, so its first size must be 1",
+                           "no batch dimension, so its first size must be 1",
                            op, SHAPE(v), rank);
     for (int i = skip; i < v->rank; i++)
         dims[rank - v->rank + i] = v->dims[i];

@@ -180,7 +180,7 @@ static duet_var *pool_of(duet_tape *t, duet_var *x, int size, const struct duet_
 
 duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, const struct duet_pool *how) {
     if (how && how->ceil_mode && !tape_failed(t, x))
-        return tape_refuse(t, "pooling: ceil_mode 1 of averages: only maxima have it");
+        return tape_refuse(t, "pooling: ceil_mode 1: only max pooling has it, averages do not");
     return pool_of(t, x, size, how, OP_AVG_POOL_FORWARD);
 }
 

@@ -140,7 +140,7 @@ static duet_var *recur(duet_tape *t, duet_var *gates, struct param *w, struct pa
 static duet_var *as_state(duet_tape *t, duet_var *state, int rows, int width) {
     const struct tensor *v = &state->value;
     if (v->rank != 2 || v->dims[0] != rows || v->dims[1] != width)
-        return tape_refuse(t, "recurrent: a first state of %s: must be (%d, %d)", SHAPE(v), rows,
+        return tape_refuse(t, "recurrent: an initial state of %s: must be (%d, %d)", SHAPE(v), rows,
                            width);
     return duet_reshape(t, state, 3, (int[]){v->dims[0], 1, width});
 }
@@ -151,7 +151,7 @@ static duet_var *first_states(duet_tape *t, const struct duet_recurrent *layer, 
     if (!h && !c) return NULL;
     if (layer->kind == DUET_LSTM ? !h || !c : !h)
         return tape_refuse(
-            t, "recurrent: one first state without the other: an LSTM takes h and c, or neither");
+            t, "recurrent: one initial state without the other: an LSTM takes h and c, or neither");
     duet_var *both[2] = {as_state(t, h, rows, width), NULL};
     if (layer->kind == DUET_LSTM && both[0]) both[1] = as_state(t, c, rows, width);
     duet_var *all = both[1] ? duet_cat(t, both, 2, 1) : both[0];

@@ -165,11 +165,10 @@ int tape_rows_fit(const duet_tape *t, int rows) {
 
 int tape_check_samples(const duet_tape *t, const struct tensor *x) {
     if (tape_rows_fit(t, x->dims[0])) return OK;
-    return fail(
-        ERR_USAGE,
-        "layer: its input has %d rows, the pass %d samples: only the functions that know no "
-        "samples take it",
-        x->dims[0], t->segments.n);
+    return fail(ERR_USAGE,
+                "layer: its input has %d rows, the pass %d samples: only functions that ignore "
+                "samples take it",
+                x->dims[0], t->segments.n);
 }
 
 duet_var *to_device_layout(duet_tape *t, duet_var *x) {

@@ -44,7 +44,7 @@ CliTest(cli_bad_input, words, 300) {
         {2, "nccl needs GPUs",
          "train --mode ddp --device cpu --dataset synthetic --samples 300 --steps 1 "
          "--allreduce nccl"},
-        {2, "--allreduce: mpi: it adds up over several machines|mpirun",
+        {2, "--allreduce: mpi: it is for several machines|mpirun",
          "train --mode ddp --dataset synthetic --allreduce mpi"},
         {2, "--dataset|cifar|synthetic", "train --dataset cifar"},
         {2, "--cuda-math|library|emulated|--device cuda",

@@ -141,7 +141,7 @@ CliTest(own_model, what_is_wrong_with_a_file_is_named, 60) {
     cli_fails(2, "print.txt: line 1|begins with: duet 1: write it with duet.export",
               "train --model ./print.txt");
     cr_assert_eq(system("sed -i s/linear.*/narrow\\(%x,dim=1,start=0,length=10\\)/ net.duet"), 0);
-    cli_fails(2, "net.duet: line 4: the result depends on no parameter that is trained",
+    cli_fails(2, "net.duet: line 4: the result depends on no trained parameter",
               "estimate --model net.duet");
     cli_fails(1, "--model: nowhere/net.duet: No such file", "train --model nowhere/net.duet");
     cli_fails(2, "expected lenet, convnet", "train --model alexnet");

@@ -209,7 +209,7 @@ CliTest(cli_run, signals_are_passed_on, 60) {
         cli_wait_beside(&c, 1);
         cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
         cr_assert_eq(c.status, 128 + SIGTERM, "%s", c.err);
-        HAS(c.err, "signal 15 (Terminated) to the launcher: ranks that did not end by it were");
+        HAS(c.err, "signal 15 (Terminated) to the launcher: ranks that did not end then were");
         cr_assert(twice || now_ns() - start >= 200000000);
         cli_free(&c);
     }

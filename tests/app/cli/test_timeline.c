@@ -44,7 +44,7 @@ CliTest(cli_timeline, what_is_none_is_refused, 60) {
         {OF("0") "{}]}", "it has no spans"},
         {OF("1") "{\"pid\": 0, \"name\": \"x\", \"ts\": 1, \"dur\": 2}]}",
          "a span without a name or times"},
-        {OF("1") RUNS("1", "x", "1", "2") "]}", "a span of no device"},
+        {OF("1") RUNS("1", "x", "1", "2") "]}", "a span without a device"},
         {OF("1") RUNS("0", "x", "2", "-1") "]}", "a span without a name or times"},
         {OF("1") RUNS("0", "x", "2", "0") "]}", "its spans take no time"},
         {"{\"otherData\"", "parts.json"},

@@ -144,7 +144,7 @@ Test(verdict, not_promised, .timeout = 30) {
               "%s", text);
     v.kind = VERDICT_WITHIN, v.steps = 0;
     cr_assert(
-        strstr(printed(&v, &single, &ddp), "DDP ? single: no step of the two is the same work"));
+        strstr(printed(&v, &single, &ddp), "DDP ? single: no step does the same work in both"));
     ddp.hashes[3][2 * WIDTH + 1]++;
     v = judge(&single, &ddp);
     cr_assert(v.kind == VERDICT_DIFFERENT && v.among_replicas && v.step == 2 && v.device == 3 &&

@@ -166,7 +166,7 @@ Test(api_data, orders_are_pytorchs, .timeout = 30) {
         for (int i = 0; i < 3; i++) /* the number is forgotten */
             expect_order(loader, 2, 2, distributed[1][rank], 4);
         cr_assert_eq(h.count, (rank == 0) + 1, "said once");
-        cr_assert_not_null(strstr(h.text, "epoch 2 begins once more"), "%s", h.text);
+        cr_assert_not_null(strstr(h.text, "epoch 2 begins again"), "%s", h.text);
         cr_assert_not_null(strstr(h.text, "set_epoch"), "%s", h.text);
         duet_loader_free(loader);
     }
@@ -311,7 +311,7 @@ Test(api_data, what_is_refused, .timeout = 30) {
     WRONG((o.rank = 2, o.world_size = 2), "Invalid rank 2");
     WRONG(o.rank = -1, "Invalid rank -1");
     WRONG(o.shuffle = (enum duet_shuffle)3, "shuffle 3");
-    WRONG((o.shuffle = DUET_SHUFFLE_RANDOM, o.world_size = 2), "knows no ranks");
+    WRONG((o.shuffle = DUET_SHUFFLE_RANDOM, o.world_size = 2), "ignores ranks");
     WRONG(o.workers = -1, "workers: -1");
     WRONG((o.drop_last = 1, o.batch_size = 11), "11 on each of 1 ranks: no whole batch in 10 "
                                                 "samples: use a smaller one, or no drop_last");
@@ -323,7 +323,7 @@ Test(api_data, what_is_refused, .timeout = 30) {
     WRONG((o.std[0] = 1, o.mean[2] = 1), "means 0, 0, 1, but one std");
     WRONG(o.std[0] = 1e-60, "std 1e-60");
     o = fine, o.std[0] = 1;
-    refuse_options(set, o, "the samples are numbers");
+    refuse_options(set, o, "the samples are floats");
     o.std[1] = o.std[2] = 1;
     d = data_of(1, &unused), d.rank = 1, d.shape[0] = 6;
     duet_dataset_free(of_bytes);
