@@ -36,8 +36,8 @@ static int allreduce_release(struct allreduce *ar) {
     return !ar || !ar->executor || !ar->ops->release || ar->ops->release(ar->executor);
 }
 
-/* `together`: all ranks have come here. `idle`: no work of this object is pending on a stream any
- * more; otherwise the memory that it may reach stays until the process ends. */
+/* `together`: all ranks have arrived here. `idle`: no work of this object is pending on a stream
+ * any more; otherwise the memory that it may reach stays until the process ends. */
 static void free_all(struct allreduce *ar, int together, int idle) {
     void *own = ar->slab.of[ar->ranks.rank];
     drop_plans(ar);
@@ -57,9 +57,9 @@ static void free_all(struct allreduce *ar, int together, int idle) {
 /* A mapping may be removed only when its rank has left its last call, and memory only when no
  * mapping is left: stream sync, barrier, unmap, barrier; then the owner may free. With CUDA's IPC a
  * peer may still be storing into what is unmapped here, hence the first barrier, which is this one;
- * the second is for the owner. A job that has failed skips both: the dead cannot come, and no rank
- * touches shared memory any more, because each of its waits has ended with an error or has been
- * released. */
+ * the second is for the owner. A job that has failed skips both: dead ranks cannot arrive, and no
+ * rank touches shared memory any more, because each of its waits has ended with an error or has
+ * been released. */
 static int leave_together(struct allreduce *ar) {
     if (ar->stream) CHECK(stream_sync(ar->stream));
     if (ar->ranks.n == 1) return OK;

@@ -45,7 +45,7 @@ struct allreduce_link allreduce_link_shared_gpu(int at_once) {
     return link;
 }
 
-/* The order of size of a PCIe 4 link of 16 lanes. */
+/* The order of magnitude of a PCIe 4 link with 16 lanes. */
 static const double HOST_COPY_GBS = 25;
 
 struct allreduce_link allreduce_link_staged(const struct allreduce_link *host) {

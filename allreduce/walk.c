@@ -9,7 +9,7 @@
 /* flags[reader][kind][writer] is the epoch that was posted last. */
 typedef uint32_t flag_table[MAX_DEVICES][PLAN_FLAG_KINDS][MAX_DEVICES];
 
-/* What mailboxes and slots have room for is posted before any call. */
+/* Free space in mailboxes and slots is posted before any call. */
 static void post_credits(flag_table flags, const struct plan *plans, int n) {
     for (int reader = 0; reader < n; reader++)
         for (int writer = 0; writer < n; writer++)

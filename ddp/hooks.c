@@ -22,7 +22,7 @@ static int place(struct hooks *h, int index, struct hook_bucket **out) {
     return OK;
 }
 
-/* A program's function may return any number, and leave no text: `before` is the duet_error() from
+/* A program's function may return any number and set no message: `before` is the duet_error() from
  * before the call. */
 static int returned(const struct hook_bucket *b, const char *what, int code, const char *before) {
     if (!code) return OK;

@@ -38,7 +38,7 @@ int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *con
     return ddp_close_step(ddp);
 }
 
-/* ---- of a program: duet_ddp_join ----
+/* ---- programs: duet_ddp_join ----
  *
  * Shadows do not update their parameters here, since the optimizer is the program's. So after the
  * last step all ranks get the parameters and buffers of a rank that took part in it. */

@@ -41,7 +41,7 @@ int ddp_check_group(const char *who, const duet_group *group, const duet_params 
 
 /* ---- shapes ---- */
 
-/* The trained ones, as in PyTorch, and then all. */
+/* Compares the trained parameters, as in PyTorch, and then all. */
 static int check_counts(struct comm *comm, const struct param_set *params) {
     const int mine[2] = {params->trained, params->count};
     int all[MAX_DEVICES][2];

@@ -84,8 +84,8 @@ int dp_begin(struct dp *dp, int32_t step, int training) {
     return OK;
 }
 
-/* The other devices read buffers in evaluation; their changes to their own are lost, since the next
- * replicate overwrites them. So a model's buffers are those of device 0, as in PyTorch. */
+/* The other devices read buffers in evaluation; changes to their own copies are lost, since the
+ * next replicate overwrites them. So a model's buffers are those of device 0, as in PyTorch. */
 static int replicate_buffers(struct dp *dp) {
     float *buffers[MAX_DEVICES];
     struct param_range whole = {0, dp->buffer_bytes / sizeof(float)};

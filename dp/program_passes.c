@@ -43,7 +43,7 @@ static struct tensor whole(const struct duet_data_parallel *m, float *arena) {
     return tensor_plain(arena, DTYPE_F32, 1, &count);
 }
 
-/* A gradient that is not kept is still that of an earlier update. */
+/* A gradient that is not kept still belongs to an earlier update. */
 int data_parallel_save_sums(struct duet_data_parallel *m, const char *kept) {
     struct param_set *set = &m->params[0]->set;
     char *has_grad = m->passes.has_grad;

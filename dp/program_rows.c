@@ -120,7 +120,7 @@ int data_parallel_place(struct duet_data_parallel *m, int lead, const duet_tenso
 
 /* ---- outputs ---- */
 
-/* The gathered output: that of the first replica, with the rows of all. */
+/* The gathered output has the first replica's shape, with the rows of all. */
 static struct tensor gathered(const struct duet_data_parallel *m, const struct output *o) {
     struct tensor whole = o->root[0]->value;
     if (o->is_loss[0]) whole = tensor_plain(NULL, DTYPE_F32, 1, (int[]){0});
@@ -166,7 +166,7 @@ static int gather_rows(void *gathering) {
     return dp_gather(&g->m->dp, parts, rows, g->whole);
 }
 
-/* Losses are numbers of the host. */
+/* Losses are numbers in host memory. */
 static int write_losses(struct duet_data_parallel *m, const struct output *o,
                         const struct tensor *whole) {
     struct stream *stream = device_compute(m->dp.group.device[m->dp.output_device]);

@@ -24,7 +24,7 @@ int fsdp_ended(struct fsdp *f, int code) {
     return code;
 }
 
-/* ---- units come ---- */
+/* ---- units are gathered ---- */
 
 int fsdp_lend(struct fsdp *f, struct slot *slot, enum phase phase) {
     struct stream *comm = device_comm(f->device);
@@ -67,7 +67,7 @@ int fsdp_fetch(struct fsdp *f, int unit) {
     return event_record(slot->filled, device_comm(f->device));
 }
 
-/* The time of this wait counts for the gather. */
+/* This wait counts as time of the gather. */
 static int await_slot(struct fsdp *f, struct slot *slot, enum phase phase) {
     struct stream *compute = device_compute(f->device);
     enum phase before = stream_swap_phase(compute, phase);
@@ -147,7 +147,7 @@ static int give_slots(struct fsdp *f) {
     return OK;
 }
 
-/* ---- gradients go ---- */
+/* ---- gradients are summed ---- */
 
 /* Gradients that this backward did not compute are zeros. */
 static int zero_missing(struct fsdp *f, int unit) {

@@ -22,8 +22,8 @@ static int begins_layer(const struct param_spec *a, const struct param_spec *b) 
     return length != module_length(a) || strncmp(a->name, b->name, length) != 0;
 }
 
-/* 1: b is in a named part, not one of a sequence, of a module that a belongs to, too: of the same
- * block. */
+/* 1: b is in a named submodule, not an element of a sequence, of a module that also has a: both are
+ * in one block. */
 static int same_block(const struct param_spec *a, const struct param_spec *b) {
     size_t length = module_length(b), part = length;
     while (part && b->name[part - 1] != '.')

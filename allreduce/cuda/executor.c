@@ -20,13 +20,13 @@ static void find_sharers(const struct executor_question *q, int *a, int *b) {
     *a = *b = -1;
 }
 
-/* Two ranks, the first one's GPU cannot reach the second one's; -1, -1: all reach all. */
+/* Two ranks of which the first's GPU cannot reach the second's; -1, -1: all can reach all. */
 struct reach {
     int from, to;
     int broken; /* 1: P2P is advertised and moves no bytes */
 };
 
-/* Collective: each rank knows only the ways from its own GPU. */
+/* Collective: each rank knows only the paths from its own GPU. */
 static int find_unreachable(const struct executor_question *q, struct reach *found) {
     struct reach own = {-1, -1, 0}, all[MAX_DEVICES];
     for (int r = 0; r < q->n && own.to < 0; r++)
@@ -39,7 +39,7 @@ static int find_unreachable(const struct executor_question *q, struct reach *fou
     return OK;
 }
 
-/* Collective: 1 in *serves if every rank can use NCCL here. That its library loads is not enough,
+/* Collective: 1 in *serves if every rank can use NCCL here. Loading the library is not enough,
  * since a container or a driver may still stop it: each rank makes its own communicator. */
 static int find_nccl(const struct executor_question *q, int a, int b, int *serves) {
     struct executor_ranks alone = {.n = 1, .device = q->device};

@@ -1,7 +1,7 @@
 /* An executor that uses NCCL's own collectives, in place, in float32, on the communication stream.
  *
- *     set-up    rank 0 makes a unique id, all ranks learn it by comm_gather, over several
- *               machines by MPI, and all call ncclCommInitRankConfig
+ * set-up rank 0 makes a unique id, all ranks get it by comm_gather, on several machines by MPI, and
+ * all call ncclCommInitRankConfig
  *     a call    data *= scale (a kernel of Duet's), then ncclAllReduce, ncclAllGather,
  *               ncclReduceScatter or ncclBroadcast
  *     end       ncclCommFinalize, ncclCommDestroy; after a failure of the job ncclCommAbort
@@ -238,9 +238,9 @@ static int scale(struct cuda_stream *s, float *data, size_t count, float factor)
     return OK;
 }
 
-/* NCCL does not say what it moved where. So a call is charged the least that it can move: an
- * allreduce the bytes of a ring of all ranks, the others what a rank gets from each. Returns the
- * bytes. */
+/* NCCL does not report what it moved. So a call is charged the least that it can move: an
+ * allreduce the bytes of a ring of all ranks, the others what a rank receives from each. Returns
+ * the bytes. */
 static uint64_t charge(const struct executor_ranks *r, const struct executor_call *call) {
     uint64_t n = (uint64_t)r->n, each = (uint64_t)call->count * sizeof(float) / n;
     if (n == 1) return 0;

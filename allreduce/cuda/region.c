@@ -19,7 +19,7 @@ static int map(struct region *region, int rank, int fd) {
     return OK;
 }
 
-/* Allocating takes the memory now: otherwise a missing page would end the process at its first
+/* Allocates the memory now; otherwise a missing page would end the process at its first
  * touch. */
 static int make_own(struct region *region, const char *device_name, int *fd) {
     *fd = memfd_create("duet-staged", MFD_CLOEXEC);

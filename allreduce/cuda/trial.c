@@ -80,13 +80,13 @@ static struct ways own_ways(const struct meeting *m) {
     return ways;
 }
 
-/* A way is tried if both sides may use it and one has not tried it. All ranks know all ways. */
+/* A path is tried if both sides may use it and one has not tried it. All ranks know all paths. */
 static int is_tried(const struct meeting *m, int a, int b) {
     const struct ways *to = &m->ways[a], *back = &m->ways[b];
     return to->open >> b & back->open >> a & (to->untried >> b | back->untried >> a) & 1;
 }
 
-/* *any: 1 if there is a way to try in the whole job. */
+/* *any: 1 if any path in the job must be tried. */
 static int choose_ways(struct meeting *m, int *any) {
     struct ways own = own_ways(m);
     CHECK(comm_gather(m->comm, &own, sizeof own, m->ways));
@@ -151,7 +151,7 @@ static int look_into_inboxes(struct meeting *m, uint64_t *stored) {
     return OK;
 }
 
-/* All ranks judge all ways, so all report the same fault. */
+/* All ranks judge all paths, so all report the same fault. */
 static void learn(struct meeting *m) {
     for (int a = 0; a < m->n; a++)
         for (int b = a + 1; b < m->n; b++) {

@@ -93,7 +93,7 @@ static void release(struct cuda_watch *watch) {
     c->ops->release(c);
 }
 
-/* Not by cuda_poll, which would check whether to continue. */
+/* Does not use cuda_poll, which would check whether to continue. */
 static int is_empty(struct cuda_calls *c) {
     if (c->stream && !is_done(NULL, c->stream->stream)) return 0;
     return !c->ops->is_released || c->ops->is_released(c);

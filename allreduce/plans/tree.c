@@ -128,7 +128,7 @@ static void go_up(const struct tree *t, int k) {
     }
 }
 
-/* Slice k of the result has come from the parent and goes on to the children. The root has
+/* Slice k of the result has arrived from the parent and goes on to the children. The root has
  * written it already; a leaf hands nothing on and waits for the last slice only. */
 static void go_down(const struct tree *t, int k) {
     if (is_root(t)) return;
