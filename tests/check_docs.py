@@ -143,7 +143,7 @@ def check_page(page, build, write):
                 continue
             out += lines[done:start]
             done = end
-            # What takes the default data set needs its files.
+            # Commands that use the default data set need its files.
             if "fashion" in words and not os.path.isdir(FASHION):
                 said.append(f"[SKIP] {name}:{start}: dataset-fashion-mnist is not installed")
                 skipped += 1
@@ -186,7 +186,7 @@ def shown(pages):
 
 
 def mentions(text):
-    """The commands in the text that are in no fenced block."""
+    """The commands in the text outside fenced blocks."""
     prose, fenced = [], False
     for line in re.sub(r"\\\n\s*", "", text).split("\n"):
         if line.startswith("```"):
@@ -224,7 +224,7 @@ def made_short(command):
         if flag not in words:
             words += [flag, value]
     if "--resume" not in words and command not in FAILS:
-        words += ["--steps", "1"]  # of a flag given twice the last one counts
+        words += ["--steps", "1"]  # if a flag is given twice, the last one counts
     return " ".join(words)
 
 

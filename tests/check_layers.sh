@@ -89,7 +89,7 @@ rule "includes that point up or sideways, or not from the root" "$(
             else if (from != to && layer[to] >= layer[from]) print
         }')"
 
-# 2. By header name; and CUDA source only where the folder says so.
+# 2. By header name; and CUDA source only in such folders.
 rule "CUDA outside folders named cuda" "$(
     libraries='cuda|cublas|cudnn|curand|cooperative_groups|nccl|nvtx|nvml'
     grep -nE "#[[:space:]]*include[[:space:]]*[<\"]($libraries)" "${sources[@]}" /dev/null |
@@ -133,8 +133,8 @@ rule "files over 400 lines" "$(
         \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.sh' -o -name '*.mk' \) \
         -exec awk 'END { if (NR > 400) print FILENAME ": " NR " lines" }' {} \; 2>/dev/null)"
 
-# 5. All in one go, which takes a second and not a minute. Headers below cuda/ include CUDA's own
-# headers, so nvcc reads them where there is one.
+# 5. All at once, which takes a second instead of a minute. Headers below cuda/ include CUDA's own
+# headers, so nvcc reads them if it exists.
 if command -v g++ >/dev/null; then
     rule "headers that do not compile as C++" "$(
         grep -l 'extern "C"' "${sources[@]}" duet/*.h 2>/dev/null | grep '\.h$' | grep -v /cuda/ |
@@ -145,7 +145,7 @@ else
     echo "no g++ here: headers were not tried as C++"
 fi
 
-# 6 and 7. Everything that a person wrote. Outputs shown in Markdown, and its tables, may be wider.
+# 6 and 7. Everything that people wrote. Outputs and tables in Markdown may be wider.
 mapfile -t written < <(find . -path ./build -prune -o -path ./tests/golden -prune -o \
     -path ./.git -prune -o -path ./bench/results -prune -o -type f \
     \( -name '*.[ch]' -o -name '*.cu' -o -name '*.sh' -o -name '*.py' -o -name '*.md' \

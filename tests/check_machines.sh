@@ -91,8 +91,8 @@ test_calls() {
         [[ $(grep -c 'drawn: well' "$work/out") == 4 ]] || echo "not all are well")"
 }
 
-# COMMAND happens to the job in the background, whose ranks run $program with 4 s of timeout: all of
-# them must end 9 s later, on all machines, and the message says so.
+# Runs COMMAND against a background job, whose ranks run $program with a timeout of 4 s: all of them
+# must end within 9 s, on all machines, with the given message.
 strike() { # NAME COMMAND WHAT-IT-SAYS
     local start took left
     start=$(date +%s%N)
@@ -140,7 +140,7 @@ test_faults() {
     verdict "machines of one name" "$(says 'are on two machines, which are both called same')"
     local on_m1='[[ $(hostname) == m1 ]] && exec '"$work/other"
     echo "$on_m1 \"\$@\"; exec $build/duet \"\$@\"" >"$work/two"
-    # the compiler may have made numbers of the text
+    # the compiler may have turned the text into numbers
     LC_ALL=C sed 's/0\.3\./0.2./g' "$build/duet" >"$work/other" && chmod +x "$work/other"
     on "$two" 2 bash "$work/two" train --mode ddp --dataset synthetic --steps 1
     verdict "another version" "$(says 'rank 1 on m1 runs 0.2.0: install the same')"
@@ -163,9 +163,9 @@ test_faults() {
 
 small="--model lenet --dataset synthetic --batch-size 64 --virtual-devices 4"
 
-# At a moment of chance a rank or a link of a training ends. All must end in time, and the
-# checkpoint goes on, on another number of ranks, with the bits of a run that nobody disturbed.
-# STRIKES: how many.
+# At a random moment a rank or a link of a training run dies. All ranks must end in time, and the
+# checkpoint must continue, on another number of ranks, with the bits of an undisturbed run.
+# STRIKES: how often.
 test_strikes() {
     local i rank machine late=0 steps="train --mode ddp ${small/synthetic/random} --steps 400"
     program=$build/duet
@@ -176,12 +176,12 @@ test_strikes() {
         on "$pairs" 4 "$program" $steps --timeout 4 --checkpoint "$work/half" \
             --checkpoint-every 10 &
         job=$!
-        # the first comes at any time, the others behind a checkpoint, which goes on
+        # the first strike comes at any time, the others after a checkpoint, which is resumed
         for _ in {1..200}; do
             [[ $(victim $rank $machine) && (i -eq 0 || -e $work/half) ]] && break
             sleep 0.1
         done
-        # on a busy computer the ranks may take longer than the timeout to come: once more
+        # on a busy computer the ranks may take longer than the timeout to join: try again
         if grep -qs 'not all ranks have joined' "$work/out" && ((late++ < 20)); then
             wait "$job"
             i=$((i - 1))
@@ -252,7 +252,7 @@ test_long() {
     done
 }
 
-# GPUs of several machines, on the emulated runtime with an NCCL of the tests' own.
+# GPUs of several machines, on the emulated runtime with the tests' own NCCL.
 test_cuda() {
     local fake=$build/tests/stand_ins/fake_cuda_libraries/fake_nccl.so
     local gpus="DUET_NCCL=$fake EMULATED_GPUS=2 $build/duet" mode

@@ -7,7 +7,7 @@
 
 /* u = 2^-24: the relative rounding of one fp32 operation. */
 static const double unit = 1.0 / (1 << 24);
-static const float guard = 12345.678f; /* lies around the data and must not change */
+static const float guard = 12345.678f; /* surrounds the data and must not change */
 
 /* Even 1000 elements run in many slices. */
 static inline struct plan_config small_slices(int n) {

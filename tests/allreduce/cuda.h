@@ -11,7 +11,7 @@ static inline const char *expected_executor(int n) {
     int gpus = 0;
     const char *peers = getenv("EMULATED_PEER");
     if (device_probe(DEVICE_CUDA, &gpus)) return "none";
-    if (n > 1 && gpus > 1 && peers && strcmp(peers, "1")) return "staged"; /* of n > 2: any */
+    if (n > 1 && gpus > 1 && peers && strcmp(peers, "1")) return "staged"; /* of n > 2 ranks, any */
     return n > 1 && gpus >= n ? "spin" : "stepwise";
 }
 

@@ -41,7 +41,7 @@ static pid_t start_killer(const struct job *job) {
     if (pid > 0) return pid;
     for (int i = 0; i < 20000; i++) {
         if (__atomic_load_n(&page->calls[job->victim], __ATOMIC_RELAXED) >= CALLS_BEFORE) {
-            usleep((useconds_t)(i * 37 % 400)); /* somewhere within a call */
+            usleep((useconds_t)(i * 37 % 400)); /* at some point within a call */
             __atomic_store_n(&page->hit_ns, now_ns(), __ATOMIC_RELAXED);
             kill(page->pid[job->victim], job->signal);
             _exit(0);
@@ -60,7 +60,7 @@ static void lose_a_rank(struct job *job, int n, struct launch_result *result) {
         memset(page, 0, sizeof *page);
         pid_t killer = start_killer(job);
         cr_assert_neq(launch_all(n, endless_entry, job, result), OK);
-        kill(killer, SIGKILL); /* where the victim was not hit it would still wait */
+        kill(killer, SIGKILL); /* it would still wait if the victim was not hit */
         cr_assert_eq(waitpid(killer, NULL, 0), killer);
     }
     cr_assert(page->hit_ns, "the ranks never made %d calls: %s", CALLS_BEFORE, error_message());
@@ -100,7 +100,7 @@ static inline void kill_one(struct job *job, int victim, double seconds) {
 static inline void stop_one(struct job *job) {
     struct launch_result result;
     const char *text = job->page->text[0], *name = allreduce_algorithm_name(job->algorithm);
-    /* also of the rendezvous and of each call before */
+    /* also the timeout of the rendezvous and of all earlier calls */
     job->victim = 1, job->signal = SIGSTOP, job->timeout_s = 1.5;
     lose_a_rank(job, 2, &result);
     cr_assert_eq(job->page->code[0], ERR_TIMEOUT, "%s: %d: %s", name, job->page->code[0], text);

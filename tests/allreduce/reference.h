@@ -75,7 +75,7 @@ static inline int64_t get_integer(enum dtype type, const void *from) {
 
 /* The low bytes: this is where sums and products wrap around. */
 static inline void put_integer(enum dtype type, void *to, int64_t x) {
-    memcpy(to, &x, dtype_bytes(type)); /* little endian: comm/flag.c asserts it */
+    memcpy(to, &x, dtype_bytes(type)); /* little endian, as comm/flag.c asserts */
 }
 
 static inline void element_combine(struct arithmetic how, void *to, const void *a, const void *b) {
@@ -116,7 +116,7 @@ static inline char *place_of(const struct reference_memory *m, int buffer, int r
     return start + offset * dtype_bytes(m->how.type);
 }
 
-enum { WIDEST = 8 }; /* bytes of an element */
+enum { WIDEST = 8 }; /* bytes of the largest element */
 
 /* Where term r of the step lies. */
 static inline int source_buffer_of(const struct plan *plan, const struct plan_step *s, int r) {

@@ -22,7 +22,7 @@ struct page {
     int pid[MAX_DEVICES], code[MAX_DEVICES];
     int64_t ended_ns[MAX_DEVICES]; /* when the failure was known */
     char text[MAX_DEVICES][600];
-    int calls[MAX_DEVICES]; /* finished so far; atomic */
+    int calls[MAX_DEVICES]; /* calls finished so far; atomic */
     int64_t hit_ns;         /* when a rank was killed or stopped; atomic */
 };
 
@@ -30,7 +30,7 @@ struct job {
     struct page *page;
     enum device_kind kind;
     enum allreduce_algorithm algorithm;
-    double timeout_s, free_s; /* free_s: what giving back may take after a failure */
+    double timeout_s, free_s; /* free_s: how long freeing may take after a failure */
     int victim, signal;
 };
 

@@ -58,7 +58,7 @@ static int run_counts(struct rank *r, const size_t *counts, int how_many,
 static int grid_entry(void *context) {
     struct job *job = context;
     struct rank r;
-    size_t large = (1 << 20) + 3; /* in few worlds, even and odd: judges take long */
+    size_t large = (1 << 20) + 3; /* only in few worlds, even and odd: checks are slow */
     int code = rank_open(&r, job, large + 16);
     if (!code) {
         size_t n = (size_t)r.n, counts[] = {0, 1, n - 1, n, n + 1, 1000},
@@ -148,7 +148,7 @@ static int row_entry(void *context) {
     struct allreduce *ar[2] = {NULL, NULL};
     int code = rank_open(&r, job, ROW_COUNT);
     for (int a = 0; a < ALGORITHMS && !code; a++) {
-        for (int b = a; b < ALGORITHMS && !code; b += 2) { /* alone, and by turns with another */
+        for (int b = a; b < ALGORITHMS && !code; b += 2) { /* alone, and in turns with another */
             struct allreduce_config config = {.algorithm = algorithms[a],
                                               .plan = small_slices(r.n)};
             int objects = a == b ? 1 : 2;
@@ -239,7 +239,7 @@ static int check_traffic(struct rank *r, enum allreduce_algorithm algorithm, siz
     uint64_t in_out[2] = {traffic_into(traffic, r->rank), traffic_out_of(traffic, r->rank)},
              n = (uint64_t)r->n;
     uint64_t S = count * sizeof(float) * (uint64_t)calls;
-    /* direct: n-1 loads of the own slice in, n-1 stores of it out; ring: all from the left
+    /* direct: n-1 loads of its slice in, n-1 stores of it out; ring: all from the left
      * neighbour. */
     if (algorithm == ALLREDUCE_DIRECT &&
         (in_out[0] != (n - 1) * S / n || in_out[1] != (n - 1) * S / n))

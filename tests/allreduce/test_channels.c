@@ -89,12 +89,12 @@ Test(channels, no_element_has_two_in_large_calls, .timeout = 240) {
 /* One block of one rank's kernel. */
 struct channel {
     struct spin_shared shared;
-    uint32_t step; /* of the plan */
+    uint32_t step; /* step of the plan */
 };
 
 struct progress {
     struct channel blocks[MOST_RANKS][CUDA_CHANNELS];
-    /* the rank's present kernel; blocks of it that are not done */
+    /* the rank's current kernel, and its unfinished blocks */
     int call[MOST_RANKS], running[MOST_RANKS];
 };
 

@@ -159,7 +159,7 @@ static int ahead_entry(void *context) {
         code = allreduce_enqueue(ar, device_comm(r.device), r.data, COUNT, 1, 3, step);
         step += !code;
     }
-    /* The first kernel gives up by itself, so one more step is enqueued. */
+    /* The first kernel ends by itself, so one more step is enqueued. */
     int own_end = ar && !strcmp(allreduce_executor_name(ar), "spin");
     if (r.rank == 0 && (step < 3 || step > 3 + own_end))
         code = fail(ERR_CHECK, "%ld steps were enqueued", step);

@@ -70,7 +70,7 @@ Test(allreduce_cuda_staged, auto_takes_nccl_where_it_serves_and_keeps_the_bits, 
     use_fake_nccl();
     expect_choice(2, 0, "nccl", NCCL);
     expect_choice(4, 1, "staged", STAGED); /* two on each GPU, which this NCCL refuses */
-    setenv("FAKE_NCCL_FAIL", "init@0", 1); /* it loads, and cannot make a communicator */
+    setenv("FAKE_NCCL_FAIL", "init@0", 1); /* NCCL loads but cannot make a communicator */
     expect_choice(2, 0, "staged", STAGED);
     unsetenv("FAKE_NCCL_FAIL");
     set_gpus(3);
@@ -94,7 +94,7 @@ Test(allreduce_cuda_staged, all_ranks_choose_alike, .timeout = 60) {
 
 Test(allreduce_cuda_staged, a_killed_rank_is_blamed, .timeout = 120) {
     struct job job = {.page = share(sizeof(struct page)), .kind = DEVICE_CUDA, .free_s = 3};
-    out_of_reach(2); /* three ranks: two share a GPU */
+    out_of_reach(2); /* three ranks, of which two share a GPU */
     for (int a = 0; a < ALGORITHMS; a++) {
         job.algorithm = algorithms[a];
         kill_one(&job, a % 3, 3);
@@ -123,7 +123,7 @@ static int accounts_entry(void *context) {
     if (!code) code = allreduce_init(&ar, r.comm, r.device, &config);
     if (!code) code = device_alloc(r.device, &other, bytes, MEM_GRADS);
     if (!code) code = allreduce_register(ar, r.data, COUNT);
-    if (!code) code = allreduce_register(ar, other, COUNT); /* each has a piece of host memory */
+    if (!code) code = allreduce_register(ar, other, COUNT); /* each has its own host memory */
     if (!code) code = allreduce_enqueue(ar, device_comm(r.device), r.data, COUNT, 1, 7, 3);
     if (!code) code = stream_sync(device_comm(r.device));
     const struct span_log *log = code ? NULL : stream_spans(device_comm(r.device));

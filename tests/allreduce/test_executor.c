@@ -120,7 +120,7 @@ enum { WORLD = 4, CALLS = 40, COUNT = 700 };
 struct thread_rank {
     struct host_ranks ranks;
     float **data;
-    enum allreduce_algorithm algorithm; /* AUTO: another one in each call */
+    enum allreduce_algorithm algorithm; /* AUTO: a different one in each call */
     int wrong;
 };
 
@@ -247,7 +247,7 @@ Test(select, fused_is_for_ranks_that_take_turns, .timeout = 10) {
 Test(select, follows_the_formulas, .timeout = 10) {
     struct allreduce_link link = {.name = "a bus", .flag_us = 5, .rank_gbs = 10, .all_gbs = 0};
     char text[400];
-    /* Few bytes: the fewest flags. Many: the fewest bytes. */
+    /* For few bytes it picks the fewest flags, for many the fewest bytes. */
     cr_assert_eq(allreduce_choose(4, 4, 1, &link, text, sizeof text), ALLREDUCE_ONESHOT);
     cr_assert(strstr(text, "oneshot") && strstr(text, "16 B") && strstr(text, "4 ranks") &&
                   strstr(text, "a bus"),
@@ -257,7 +257,7 @@ Test(select, follows_the_formulas, .timeout = 10) {
     /* direct: 2 flags and 2 S = 128 MiB at 10 GB/s. */
     double us = allreduce_cost(ALLREDUCE_DIRECT, 4, 1 << 24, &link);
     cr_assert_float_eq(us, 10 + 2.0 * (1 << 26) / 10e3, 1e-6);
-    /* One bus for all: n times that. */
+    /* One bus for all takes n times as long. */
     link.all_gbs = 10;
     us = allreduce_cost(ALLREDUCE_DIRECT, 4, 1 << 24, &link);
     cr_assert_float_eq(us, 10 + 8.0 * (1 << 26) / 10e3, 1e-6);

@@ -14,7 +14,7 @@ Test(allreduce_fail, survivors_of_a_killed_rank_know_at_once, .timeout = 120) {
 
 Test(allreduce_fail, a_stopped_rank_is_named_at_the_deadline, .timeout = 120) {
     struct job job = {.page = share(sizeof(struct page)),
-                      .free_s = 1}; /* not the 1.5 s of a deadline */
+                      .free_s = 1}; /* shorter than the 1.5 s of a deadline */
     for (int a = 0; a < ALGORITHMS; a++) {
         job.algorithm = algorithms[a];
         stop_one(&job);

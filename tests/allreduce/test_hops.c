@@ -149,7 +149,7 @@ static int textbook(struct kind kind, int n) {
     case ALLREDUCE_RING: return 2 * (n - 1);
     case ALLREDUCE_TREE: return 2 * deepest;
     case ALLREDUCE_ONESHOT: return 1;
-    default: return 2; /* naive, direct, fused: to those who add, and back */
+    default: return 2; /* naive, direct, fused: to the ranks that add, and back */
     }
 }
 
@@ -227,7 +227,7 @@ Test(hops, wrong_plans_are_found, .timeout = 10) {
     struct hops_state *state;
     for (int r = 0; r < 3; r++)
         cr_assert_eq(plan_build(&plans[r], ALLREDUCE_RING, 3, r, 300, &config), OK);
-    for (int i = 0; i < plans[1].step_count; i++) { /* what was added is added again */
+    for (int i = 0; i < plans[1].step_count; i++) { /* adds a term twice */
         if (plans[1].steps[i].op != PLAN_COPY) continue;
         plans[1].steps[i].op = PLAN_REDUCE;
         cr_assert_eq(hops_of_plans(&h, plans, 3), OK);
@@ -239,7 +239,7 @@ Test(hops, wrong_plans_are_found, .timeout = 10) {
         break;
     }
     for (int i = 0; i < plans[2].step_count; i++)
-        plans[2].steps[i].post_ranks = 0; /* rank 0 waits for them */
+        plans[2].steps[i].post_ranks = 0; /* rank 0 waits for these posts */
     cr_expect_eq(hops_of_plans(&h, plans, 3), ERR_FAILED);
     cr_expect(strstr(error_message(), "deadlock"), "%s", error_message());
     cr_expect(!h.moves && !h.move_count);

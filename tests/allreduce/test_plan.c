@@ -124,7 +124,7 @@ Test(plan, sums_for_any_ranks_and_counts, .timeout = 120) {
         for (int a = 0; a < ALGORITHMS; a++) {
             for (int c = 0; c < 9; c++) {
                 struct plan_config config = small_config(c % 2 ? 1 : 16);
-                config.scratch += (size_t)n; /* naive must fit any n */
+                config.scratch += (size_t)n; /* room for naive with any n */
                 check_sum(algorithms[a], n, counts[c], &config,
                           c % 3 == 0 ? 1.0f : 1.0f / (float)n);
             }

@@ -168,7 +168,7 @@ Test(protocol, any_dropped_post_is_found, .timeout = 240) {
                 for (int i = 0; i < probe->plans[0][r].step_count; i++) {
                     if (!probe->plans[0][r].steps[i].post_ranks) continue;
                     struct model *m = model_new(n, 2, sequence);
-                    /* in the last call: no later post makes up for it */
+                    /* in the last call, so that no later post makes up for it */
                     m->plans[CALLS - 1][r].steps[i].post_ranks = 0;
                     int last_of_kind = 1;
                     for (int j = i + 1; j < probe->plans[0][r].step_count; j++)

@@ -40,7 +40,7 @@ Test(emulated, work_is_done_later_and_in_order, .timeout = 30) {
     DONE(start(&add_kernel, 1, 1, &p, s));
     DONE(cudaMemcpyAsync(&result, x, sizeof result, cudaMemcpyDeviceToHost, s));
     GIVES(cudaStreamQuery(s), cudaErrorNotReady);
-    *pinned = 7; /* the copy reads what is there when its turn comes */
+    *pinned = 7; /* the copy reads the value that is there when it runs */
     open = 1;
     DONE(cudaStreamSynchronize(s));
     DONE(cudaStreamQuery(s));

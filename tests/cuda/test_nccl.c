@@ -190,7 +190,7 @@ static int row_entry(void *context) {
     if (!code) code = put(&r, host, r.data, 3000);
     for (int call = 0; call < calls && !code; call++) {
         size_t head = (size_t)call * 37 % 3000;
-        /* With the mean alone nothing would change, and a call left out would not show. */
+        /* With only the mean nothing would change, and a missing call would not show. */
         float scale = (call % 2 ? 0.5f : 2) / (float)r.n;
         code =
             allreduce_enqueue(ar, device_comm(r.device), r.data + head, 3000 - head, scale, 0, -1);

@@ -19,8 +19,8 @@ struct adding {
 /* A rank's stream: CALLS times an addition to the data and then the call, each launch behind the
  * one before. */
 struct rank_stream {
-    /* Addresses by which ThreadSanitizer is told the stream's order: the present launch comes
-     * behind one of them and before the other. */
+    /* Addresses that tell ThreadSanitizer the stream's order: the current launch comes after one of
+     * them and before the other. */
     char point[2];
     int launch, running;
     char *barriers[2 * CALLS]; /* addresses for the barriers of each launch's blocks */

@@ -29,7 +29,7 @@ struct rank_out {
 
 struct job {
     int world, v;                 /* v: virtual devices, 0: as many as ranks */
-    int steps, batch, last_batch; /* global; the last step's, 0: as the others */
+    int steps, batch, last_batch; /* global batch; that of the last step, 0: the same */
     const char *model;
     int hidden_count, hidden[3]; /* mlp */
     struct ddp_config config;
@@ -155,7 +155,7 @@ static inline int worker_open(struct worker *w, const struct job *job) {
     CHECK(comm_open(&w->comm, &options));
     int rank = comm_rank(w->comm), code = worker_model(w, job, rank);
     if (!code && job->before_ddp) code = job->before_ddp(job, w->device, rank);
-    if (code) comm_abort(w->comm, code, error_message()); /* from here on ddp does it */
+    if (code) comm_abort(w->comm, code, error_message()); /* from here on ddp aborts */
     return code ? code : ddp_init(&w->ddp, w->comm, w->replica.params, NULL, &job->config);
 }
 

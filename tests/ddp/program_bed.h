@@ -89,7 +89,7 @@ static inline int pass(struct rank *r, duet_params *params, int number, int extr
         duet_var *loss = duet_cross_entropy(t, y, labels, DUET_MEAN, NULL);
         if (r->change) code = duet_tape_accumulate(t, r->change);
         if (!code) code = duet_backward(t, loss, NULL);
-        /* Another one would leave gradients of this rank alone. */
+        /* Another backward would leave only this rank's gradients. */
         if (!code && params == r->ours && duet_backward(t, loss, NULL) != DUET_USAGE)
             code = DUET_CHECK;
     }

@@ -12,7 +12,7 @@
 
 struct judge {
     size_t elements;
-    float *values; /* at the start */
+    float *values; /* initial values */
     float *grads;  /* [steps][elements] */
     float *terms;  /* [world][elements] of the last step */
     double *sizes; /* [elements] of step 0: the sum of the terms' absolute values */

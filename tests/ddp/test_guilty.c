@@ -46,7 +46,7 @@ static int misbehave(int number, void *context) {
     struct rank r;
     (void)number;
     int code = open_rank(&r, "cpu", NULL, EXTRA);
-    if (!code) code = pass(&r, r.alone, 0, 0); /* what the calls of the group sum up */
+    if (!code) code = pass(&r, r.alone, 0, 0); /* the group's calls sum these */
     if (!code) code = train(&r, context);
     close_rank(&r);
     return code;
@@ -249,7 +249,7 @@ Test(api_guilty, a_long_wait_is_told_once, .timeout = 120) {
  * a call more of the other group, or one fewer, or one in a group of two whose other member does
  * not make it, or has so large a batch that nobody waits that long. */
 enum drift { MORE_OF_OTHER, FEWER_OF_OTHER, PAIR, LARGE_BATCH, DRIFTS };
-static const double LET_GO_S = 3; /* the deadline of the other group's calls */
+static const double LET_GO_S = 3; /* deadline of the other group's calls */
 
 struct drifting {
     enum drift drift;

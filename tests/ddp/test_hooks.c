@@ -123,7 +123,7 @@ static int averages(int number, void *context) {
         TRY(pass(&r, r.ours, step, 0));
         TRY(pass(&r, r.alone, step, 0));
         TRY(check_bound(&r, job->unit, &error));
-        /* Rounded to 16 bits, and not by much more: of many roundings a part cancels out. */
+        /* The error is that of 16 bits and hardly more, since many roundings partly cancel. */
         HOLDS(job->unit > 0 ? error > job->unit / 10 && error < job->unit : error < TOLERANCE);
         TRY(duet_sgd(r.ours, 0.1, 1));
         for (int i = 0; i < r.params; i++)
@@ -285,7 +285,7 @@ Test(api_hooks, a_hook_that_fails_ends_the_job, .timeout = 60) {
 /* The others wait in the allreduce that stands in the place of a hook. */
 static int is_registered_on_one(int number, void *context) {
     const struct job *job = context;
-    struct seen seen = {0}; /* the hook may run before the others have come */
+    struct seen seen = {0}; /* the hook may run before the others arrive */
     struct rank r;
     int code = open_rank(&r, job->kind, NULL, EXTRA);
     (void)number;

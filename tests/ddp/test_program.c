@@ -39,7 +39,7 @@ static int compare_steps(struct rank *r, int passes, int extra_on_0) {
             TRY(pass(r, r->alone, step * passes + p, extra));
         TRY(check_means(r));
         TRY(duet_sgd(r->ours, 0.1, 1));
-        /* `alone` has the mean now too, so both go the same way. */
+        /* `alone` now also has the mean, so both take the same step. */
         TRY(duet_sgd(r->alone, 0.1, 1));
     }
     HOLDS(ddp_buckets(r->ddp)->bucket_count >= 1);
@@ -67,7 +67,7 @@ static int change_accumulation(struct rank *r) {
     for (int p = 1; p <= 2; p++)
         TRY(pass(r, r->alone, p, 0));
     TRY(check_means(r));
-    r->change = 1; /* this update comes to nothing */
+    r->change = 1; /* this update is dropped */
     TRY(pass(r, r->ours, 3, 0));
     r->change = 0;
     TRY(pass(r, r->ours, 4, 0));
@@ -167,7 +167,7 @@ static int misuse(int number, void *context) {
     HOLDS(duet_ddp_create(&other, turned, r.alone, NULL) == DUET_USAGE);
     HOLDS(strstr(duet_error(), "in another order"));
     HOLDS(duet_convert_sync_batchnorm(r.alone, turned) == DUET_USAGE);
-    TRY(compare_steps(&r, 1, 0)); /* none of this has done harm */
+    TRY(compare_steps(&r, 1, 0)); /* nothing was damaged */
 out:
     duet_group_destroy(&half), duet_group_destroy(&turned);
     close_rank(&r);

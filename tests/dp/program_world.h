@@ -28,8 +28,8 @@ static inline duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     duet_tensor *value;
     int samples = duet_var_value(&value, t, x) ? 0 : duet_tensor_dim(value, 0);
     float seen[SAMPLES * K];
-    /* A device other than the first looks at its rows while the first has run nothing yet: on late
-     * devices they are there only if its stream waits for the scatter. */
+    /* A device other than the first reads its rows before the first has run anything: on late
+     * devices the rows are there only if its stream waits for the scatter. */
     if (value && !strstr(duet_device_name(duet_tensor_device(value)), "(0)"))
         duet_tensor_read(value, seen);
     duet_tensor_free(value);

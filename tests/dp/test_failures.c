@@ -184,7 +184,7 @@ Test(dp_workers, run_every_index_and_name_the_lowest_failure, .timeout = 60) {
 Test(dp_workers, a_lost_thread_is_a_timeout_and_takes_no_more_orders, .timeout = 60) {
     struct workers *workers;
     struct job job = {.stuck = 1};
-    /* time enough, also on a busy machine, for the others to end */
+    /* enough time for the others to end, even on a busy machine */
     cr_assert_eq(workers_init(&workers, 3, 1), OK);
     cr_assert_eq(workers_run(workers, work, &job, NULL), 1);
     cr_assert_eq(workers_code(workers, 1), ERR_TIMEOUT);

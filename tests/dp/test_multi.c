@@ -183,7 +183,7 @@ Test(api_multi, inputs_of_different_lengths, .timeout = 60) {
         expect_input_grad(dp, 0, "products", "all_d");
         expect_input_grad(dp, 1, "products", "all_d");
         step(dp, inputs, 2, 1, "products", 2);
-        expect_input_grad(dp, 0, "products", "last_d"); /* x has no part: zeros */
+        expect_input_grad(dp, 0, "products", "last_d"); /* x is not used: zeros */
         expect_input_grad(dp, 1, "products", "last_d");
         cr_assert_eq(w.warnings, 1);
         free_all(inputs, 2);
@@ -275,7 +275,7 @@ Test(api_multi, a_failure_names_its_replica, .timeout = 60) {
         MUST_FAIL(duet_data_parallel_backward(w.dp, NULL, 0), DUET_USAGE, "without a forward");
     }
     w.how = RIGHT;
-    cr_assert_eq(forward(&w, w.inputs, 3, OUTPUTS), DUET_OK); /* none of this has done harm */
+    cr_assert_eq(forward(&w, w.inputs, 3, OUTPUTS), DUET_OK); /* nothing was damaged */
     close_world(&w);
 }
 

@@ -106,7 +106,7 @@ static void compare_step(struct world *w, step_function *step, int output_device
             size += fabs((double)got[i][k]);
             cr_assert_leq(fabs((double)got[i][k] - (double)whole[i][k]), ORDER);
         }
-        /* `alone` goes the same way, to the bit */
+        /* `alone` takes the same step, to the bit */
         MUST(duet_tensor_write(duet_params_grad(w->alone, i), got[i]));
     }
     cr_assert_gt(size, 0.01);
@@ -152,7 +152,7 @@ Test(api_data_parallel, a_failure_names_its_replica, .timeout = 60) {
     MUST_SAY("Gather got an input of invalid size: got [1, 70], but expected [1, 3]");
     MUST_FAIL(duet_data_parallel_backward(w.dp, NULL, 0), DUET_USAGE, "without a forward");
     w.wrong = (struct wrong){0};
-    compare_step(&w, tape_step, 0, 10); /* none of this has done harm */
+    compare_step(&w, tape_step, 0, 10); /* nothing was damaged */
     duet_tensor_free(x);
     close_world(&w);
 }

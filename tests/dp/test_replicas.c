@@ -330,7 +330,7 @@ Test(api_replicas, forward_must_not_meddle_with_its_tape, .timeout = 30) {
     for (what = 0; what < 3; what++)
         MUST_FAIL(duet_data_parallel_forward(dp, &x, 1, &output, 1, DUET_TRAIN), DUET_USAGE,
                   calls[what]);
-    MUST(duet_data_parallel_forward(dp, &x, 1, &output, 1, DUET_TRAIN)); /* none has done harm */
+    MUST(duet_data_parallel_forward(dp, &x, 1, &output, 1, DUET_TRAIN)); /* nothing was damaged */
     duet_tensor_free(output), duet_tensor_free(x);
     duet_data_parallel_free(dp);
     close_world(&w);

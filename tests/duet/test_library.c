@@ -72,7 +72,7 @@ static int square(void *context, int i) {
 static int fail_on_some(void *context, int i) {
     duet_device *none[1];
     (void)context;
-    if (i == 2) usleep(20000); /* the last to fail, and still the one reported */
+    if (i == 2) usleep(20000); /* fails last, but is still the one reported */
     return i == 2 || i == 5 ? duet_devices_open(none, 100 + i, "cpu", 0) : DUET_OK;
 }
 

@@ -41,7 +41,7 @@ Test(api_words, a_label_out_of_bounds_is_an_error, .timeout = 30) {
                  nll ? "nll loss" : "cross entropy", label);
         if (told) SAYS(says);
         if (!told) cr_expect(isnan(sum), "%d", i);
-        MUST(loss_of(device, nll, 4, &sum)); /* all goes on */
+        MUST(loss_of(device, nll, 4, &sum)); /* training continues */
         cr_expect_float_eq(sum, 3 * log(5), 1e-5);
         duet_devices_close(&device, 1);
     }
@@ -130,7 +130,7 @@ Test(api_words, what_fills_a_device_and_what_it_is_closed_with, .timeout = 30) {
     cr_expect(strstr(text, ": warning: cpu(0) is closed while it holds input 12 MiB in 3 tensors:"),
               "%s", text);
     for (int i = 0; i < 3; i++)
-        free(t[i]); /* what is left of them: their memory was the device's */
+        free(t[i]); /* frees the rest: their memory belonged to the device */
     MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
     MUST(loss_of(device, 0, 0, NULL));
     close_and_read(&device, text, sizeof text);

@@ -172,7 +172,7 @@ Test(model_parallel, mistakes_are_told, .timeout = 60) {
     cr_assert_eq(duet_tape_begin(t1, parts[1].params, N, DUET_EVALUATE), 0);
     cr_expect_null(duet_var_to(t1, t0, duet_input(t0, X)));
     cr_expect_not_null(strstr(duet_error(), "begin both alike"), "%s", duet_error());
-    begin(parts, DUET_TRAIN); /* an error of one tape is that of the next */
+    begin(parts, DUET_TRAIN); /* an error of one tape reaches the next */
     cr_expect_null(duet_var_to(t1, t0, duet_linear(t0, duet_input(t0, X), 7, DUET_NO_BIAS)));
     cr_expect_eq(duet_backward(t1, NULL, NULL), DUET_USAGE);
     cr_expect_not_null(strstr(duet_error(), "parameter 7"), "%s", duet_error());

@@ -68,7 +68,7 @@ static const struct {
     {"resnet18", "1 4 0.1 synthetic 1", ALONE},
     {"shared_rnn", "", ALONE},
     {"tensor_parallel", "", ALONE},
-    /* One job: rank 1 would say the same as rank 0 if it were its own job. */
+    /* One job: if rank 1 were a job of its own, it would print what rank 0 prints. */
     {"convnet_mnist", "2 synthetic 2", ONE_SPEAKS},
     {"ddp_train", "synthetic 1", ONE_SPEAKS},
     {"ddp_traps", "set_epoch", ONE_SPEAKS},
@@ -78,7 +78,7 @@ static const struct {
     {"rpc_cartpole", "--episodes 10", ONE_SPEAKS},
     {"rpc_rnn", "--epochs 1", ONE_SPEAKS},
     {"tensor_parallel_ranks", "", ONE_SPEAKS},
-    /* Each rank has something of its own to say. */
+    /* Each rank prints something different. */
     {"all_reduce", "", BOTH_SPEAK},
     {"rpc_ddp", "", BOTH_SPEAK},
     {"rpc_parameter_server", "", BOTH_SPEAK},

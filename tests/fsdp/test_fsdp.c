@@ -178,7 +178,7 @@ Test(fsdp, memory_and_bytes_are_those_of_the_formulas, .timeout = 120, .init = f
                  grads[] = {all, all / W + u[0] + u[1], all / W + u[0] + u[1]},
                  grown = 4. * 4 * 1344, /* the last unit, with the pads of its shards */
         sent = u[0] + u[1] + grown,
-                 /* what is still there at the turn, the two last units, is not gathered again */
+                 /* the last two units are still in memory at the turn and are not gathered again */
         moved[] = {2 * sent, 2 * sent, 3 * sent - u[1] - grown};
     for (int shard = OPTIMIZER; shard <= PARAMETERS; shard++) {
         struct run_config config = config_of(W, "mlp");

@@ -25,11 +25,11 @@ static const struct duet_buffer buffers[] = {{"bn.running_mean", DUET_F32, 1, {H
 
 enum {
     TIED = 1,       /* the head's weight is the table's, its bias is not; head.weight is unused */
-    FROZEN = 2,     /* fc1, which is between what is trained */
+    FROZEN = 2,     /* fc1, which lies between trained layers */
     CLIPPED = 4,    /* by a norm that is always larger */
     SYNC_BN = 8,    /* statistics of all ranks */
     EVALUATES = 16, /* a pass without gradients before each step */
-    GOES_BACK = 32  /* to a checkpoint, after a step that comes to nothing */
+    GOES_BACK = 32  /* goes back to a checkpoint, after a step that is dropped */
 };
 
 struct job {

@@ -6,7 +6,7 @@ static void check_elements(const struct idx *x) {
     size_t count = 1;
     for (int i = 0; i < x->dimensions; i++)
         count *= (size_t)x->size[i];
-    unsigned sum = 0; /* reads every byte: the address sanitizer knows where they end */
+    unsigned sum = 0; /* reads every byte, so that AddressSanitizer checks their end */
     for (size_t i = 0; i < count; i++)
         sum += x->data[i];
     MUST(sum <= count * 255);

@@ -35,7 +35,7 @@ static duet_rpc *worker(void) {
     duet_rpc_give_device(rpc, device);
     rpc->world = 2;
     strcpy(rpc->peers[1].name, "w1");
-    rpc->peers[1].ended = 1; /* what is said to it goes nowhere */
+    rpc->peers[1].ended = 1; /* messages to it are dropped */
     return rpc;
 }
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 X, FLAT = (4, 6, 8, 8), (4, 24)  # of the operands
-OPS = {  # of x; w makes a parameter
+OPS = {  # shape of x; w makes a parameter
     "relu": lambda x, w: F.relu(x),
     "tanh": lambda x, w: torch.tanh(x),
     "sigmoid": lambda x, w: torch.sigmoid(x),
@@ -64,8 +64,8 @@ def labels():
 
 
 def saved_by_op(name):
-    """Without parameters and answers, as a GPU keeps it: tensors without memory say it. These know
-    attention as products alone, so its fused kernel is asked on the CPU."""
+    """Counts without parameters and answers, as on a GPU, using fake tensors. These have attention
+    only as products, so its fused kernel is counted on the CPU."""
     fused = name == "attention"
     device, mode = ("cpu", contextlib.nullcontext()) if fused else ("cuda", FakeTensorMode())
     of_loss = name in ("cross_entropy", "nll_loss", "mse_loss")
@@ -84,7 +84,7 @@ def saved_by_op(name):
 
     with mode:
         leaf = torch.empty(FLAT if of_loss else X, device=device, requires_grad=True)
-        x = leaf * 2  # a result, so that it counts where it is saved
+        x = leaf * 2  # a result, so that it counts if it is saved
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             result = OPS[name](x, parameter)
     del result

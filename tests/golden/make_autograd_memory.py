@@ -42,7 +42,7 @@ class Memory(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.here = 0
-        self.device = {}  # of each storage alive
+        self.device = {}  # size of each live storage
         self.copies = []  # storages of parameters, buffers and the batch on other devices
         self.now, self.peak = {}, {}
 
@@ -184,7 +184,7 @@ def mlp(*hidden):
 # ---- what DataParallel does ----
 
 def groups(tensors):
-    """Those that go into one buffer."""
+    """The tensors that go into one buffer."""
     group, size = [], 0
     for x in tensors:
         if size and size + x.nbytes > BUFFER:

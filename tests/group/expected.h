@@ -11,7 +11,7 @@
 
 struct expected {
     enum collective what;
-    int n, root, peer; /* peer: who receives a message; root sends it */
+    int n, root, peer; /* peer receives a message that root sends */
     size_t count, stride;
     struct arithmetic how;
     double scale;

@@ -50,7 +50,7 @@ static int try_all(struct group *g, int turn) {
                         if (op < 0 && !dtype_is_float(e.how.type)) continue;
                         if (root && !is_rooted(whats[k])) continue;
                         if (whats[k] == COLLECTIVE_SEND && n == 1) continue;
-                        /* 61 is prime, so that in turns everything meets everything */
+                        /* 61 is prime, so that over the turns all combinations occur */
                         if (++calls % (is_long() ? 1 : 61) != turn % 61 && !is_long()) continue;
                         code = try_call(g, &e, same_size && calls % 2, calls % 3 == 0);
                     }
@@ -178,7 +178,7 @@ static int two_groups_entry(void *context) {
                                 i, (double)sums[k][i], (double)want);
         }
     }
-    group_close(all); /* a group of some ranks outlives that of all */
+    group_close(all); /* a group of some ranks outlives the group of all */
     struct expected last = {.what = COLLECTIVE_ALL_GATHER,
                             .n = group_size(mine),
                             .count = 99,

@@ -115,7 +115,7 @@ static int faulty(struct group *g, struct fault *f) {
     case NO_THREAD:
         if (odd) return without_memory(g);
         return call_of(g, COLLECTIVE_BARRIER, 0, 0, floats);
-    case ALL_ROOTS_AND_ON: /* each rank shows, none takes: the calls behind it are right again */
+    case ALL_ROOTS_AND_ON: /* each rank shows and none takes; later calls are right again */
     case ALL_ROOTS:
         CHECK(call_of(g, COLLECTIVE_BROADCAST, 8, group_rank(g), floats));
         for (int i = 0; i < 100 && f->kind == ALL_ROOTS_AND_ON; i++)

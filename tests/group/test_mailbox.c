@@ -150,7 +150,7 @@ static int begun_before(struct group *g) {
         code = work_wait(work[m]);
         if (!code) code = check(in[m], 0, 0, m, 4);
     }
-    /* Both end for who only asks. */
+    /* Both end for a caller that only polls. */
     if (!code) code = group_run(g, &barrier, NULL);
     if (!code) code = begin(g, me, 1 - me, 0, me ? in[0] : out, 4, &last);
     while (!code && !work_done(last))
@@ -329,7 +329,7 @@ static int all_entry(void *context) {
     if (!code) code = exchange(g, 11, 129);
     if (!code) code = question_and_answer(g);
     if (!code) code = from_anybody(g);
-    if (!code) code = group_run(g, &barrier, NULL); /* else a fast rank's long ones come early */
+    if (!code) code = group_run(g, &barrier, NULL); /* else a fast rank's long ones arrive early */
     for (int round = 0; round < (getenv("DUET_TEST_LONG") ? 500 : 10) && !code; round++)
         code = at_random(g, round);
     return end_rank(g, NULL, code);
@@ -364,7 +364,7 @@ static int faulty_entry(void *context) {
     }
     if (!code && f->kind == 1) /* a tag that nobody sends; the other comes into the stash */
         code = rank ? begin(g, 0, 0, 3, x, 4, NULL) : begin(g, 1, 1, 4, x, 4, NULL);
-    if (!code && f->kind == 1 && rank == 1) usleep(900000); /* it waits for nobody itself */
+    if (!code && f->kind == 1 && rank == 1) usleep(900000); /* this rank waits for nobody */
     return end_rank(g, f->page, code);
 }
 

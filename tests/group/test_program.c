@@ -119,7 +119,7 @@ static int work(int rank, void *context) {
     TRY(every_type(group, device));
     TRY(duet_group_new(&pair, group, (int[]){2, 0}, 2, 0));
     HOLDS((rank == 1) == !pair && duet_group_rank(pair) == (rank == 1 ? -1 : rank == 0));
-    duet_group_destroy(&group); /* the pair lives on */
+    duet_group_destroy(&group); /* the group of two still works */
     HOLDS(!group);
     if (pair) TRY(duet_barrier(pair, NULL));
 out:
@@ -168,7 +168,7 @@ Test(group, spawn_where_sigchld_is_ignored, .timeout = 60) {
 Test(group, spawn_tells_the_first_failure, .timeout = 60) {
     int strange[] = {70, -1}, check = DUET_CHECK;
     MUST_FAIL(duet_spawn(2, fails, NULL), DUET_USAGE, "rank 1: tensor: no device was given");
-    /* that text is not the next rank's, which leaves none */
+    /* that message must not be reported for the next rank, which sets none */
     for (int i = 0; i < 2; i++)
         MUST_FAIL(duet_spawn(2, returns, &strange[i]), DUET_FAILED, "recorded no reason");
     MUST_FAIL(duet_spawn(2, returns, &check), DUET_CHECK, "ended with status 3");

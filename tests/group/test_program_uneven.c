@@ -191,7 +191,7 @@ out:
 }
 
 Test(group_uneven, another_call_is_no_other_size, .timeout = 60) {
-    for (int i = 0; i < 8; i++) { /* who is first to compare differs from run to run */
+    for (int i = 0; i < 8; i++) { /* which rank compares first differs from run to run */
         cr_assert_neq(duet_spawn(RANKS, calls_another, NULL), DUET_OK);
         MUST_SAY("Detected mismatch between collectives on ranks");
         MUST_SAY("REDUCE");

@@ -122,7 +122,7 @@ static int try_uneven(struct group *g, const struct uneven *u, int async) {
     fill(u, rank, input);
     memset(output, 0xff, MOST * LONGEST * bytes);
     int code = group_run(g, &call, async ? &work : NULL);
-    memset(row, 0, sizeof row); /* they were read when the call began */
+    memset(row, 0, sizeof row); /* the sizes were read when the call began */
     memset(column, 0, sizeof column);
     if (!code && work) code = work_wait(work);
     work_free(work);
@@ -147,7 +147,7 @@ static int uneven_entry(void *context) {
                                 .scale = 1,
                                 .seed = round};
         code = try_uneven(g, &u, round % 3 == 0);
-        if (!code && round % 5 == 0) code = try_call(g, &even, 0, 0); /* epochs go on behind it */
+        if (!code && round % 5 == 0) code = try_call(g, &even, 0, 0); /* epochs continue after it */
     }
     return end_rank(g, NULL, code);
 }

@@ -29,7 +29,7 @@ struct world {
 static char *memory_of(size_t elements, size_t bytes) {
     char *memory = malloc(elements * bytes + 1);
     cr_assert_not_null(memory);
-    memset(memory, 0xff, elements * bytes); /* NaN, or -1: what was never written shows */
+    memset(memory, 0xff, elements * bytes); /* NaN, or -1, so that unwritten elements show */
     return memory;
 }
 

@@ -73,13 +73,13 @@ void harness_skip(const char *format, ...) {
     vsnprintf(page->reason, sizeof page->reason, format, args);
     va_end(args);
     atomic_store(&page->skipped, 1);
-    if (under_way->fini) under_way->fini(); /* a scratch folder does not stay */
+    if (under_way->fini) under_way->fini(); /* removes the scratch folder */
     _exit(0);
 }
 
 static void run_child(const struct harness_test *test, pid_t runner) {
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the test ends when the runner is ended by Ctrl-C */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the test ends if Ctrl-C ends the runner */
     if (getppid() != runner) _exit(1);
     under_way = test;
     if (test->init) test->init();
@@ -169,7 +169,7 @@ int main(int argc, char **argv) {
             list = true;
         else if (!strcmp(argv[i], "--here"))
             here = true;
-        /* options of Criterion, without a meaning here */
+        /* Criterion's options, which have no effect here */
         else if (strncmp(argv[i], "-j", 2) && strcmp(argv[i], "--verbose")) {
             fprintf(stderr, "%s: unknown option: %s: use --filter SUITE/NAME or --list\n", argv[0],
                     argv[i]);

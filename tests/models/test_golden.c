@@ -145,7 +145,7 @@ Test(golden, lenet_as_pytorch, .timeout = 300) {
     for (int point = 0; point <= 300; point += 300) {
         lenet_from(&t, point, 0, 1, STEPS);
         lenet_from(&t, point, 0, 4, STEPS);
-        /* the plain kernels take seconds for each step: from the livelier point alone */
+        /* reference kernels take seconds per step, so only from the later point */
         if (point && !test_short()) lenet_from(&t, point, 1, 1, 1);
     }
     dataset_free(&t.set);

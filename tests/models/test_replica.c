@@ -127,7 +127,7 @@ Test(replica, the_ledger_is_exact, .timeout = 30) {
     cr_assert_arr_eq(after.now, l.now, sizeof l.now);
     replica_free(&r);
 
-    /* what a device of DP other than device 0 has beside parameters and gradients */
+    /* what DP's devices other than device 0 have besides parameters and gradients */
     struct replica_config bare = {.max_samples = 1};
     MUST(replica_init(&r, device, &m, &bare, NULL));
     l = device_ledger(device);
@@ -261,7 +261,7 @@ Test(replica, a_hash_changes_with_its_parameter_alone, .timeout = 30) {
     for (int i = 0; i < 4; i++) {
         size_t last = r.params->set.param[i].count - 1;
         float keep = values[i][last];
-        values[i][last] = nextafterf(keep, 9); /* the least change there is */
+        values[i][last] = nextafterf(keep, 9); /* the smallest possible change */
         MUST(param_write_value(&r.params->set, i, values[i]));
         MUST(replica_hash_values(&r));
         read_hashes(&r, after);

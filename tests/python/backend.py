@@ -34,7 +34,7 @@ Op = dist.ReduceOp
 
 
 def of_rank(rank, shape=(4,), dtype=torch.float32):
-    """Small integers, whose sums and products no type rounds."""
+    """Small integers, whose sums and products are exact in every type."""
     values = (torch.arange(torch.Size(shape).numel()) + rank) % 3 + 1
     return values.to(dtype).reshape(shape)
 
@@ -57,7 +57,7 @@ def fails(call, *words):
 
 
 def since_2_15(call):
-    """Whether call() was made. PyTorch before 2.15 may refuse it by itself, of any such backend."""
+    """Whether call() was made. PyTorch before 2.15 may itself refuse it for any such backend."""
     try:
         call()
     except (RuntimeError, ValueError) as error:
@@ -115,7 +115,7 @@ def moves(rank):
     whole = torch.empty(N, 4)
     dist.all_gather_into_tensor(whole, of_rank(rank))
     same(whole, all_ranks())
-    rows = list(whole.zero_())  # they lie one behind the other: gathered in place
+    rows = list(whole.zero_())  # they are contiguous, so they are gathered in place
     dist.gather(of_rank(rank), rows if rank == 1 else None, dst=1)
     same(whole, all_ranks() if rank == 1 else torch.zeros(N, 4))
     x = torch.empty(4)
@@ -249,7 +249,7 @@ def training(rank):
 
 
 def sharded(rank):
-    """What PyTorch has built upon process groups: each comes to the weights of one process."""
+    """What PyTorch builds on process groups: each ends with the weights of one process."""
     want = train_alone()
     net = DistributedDataParallel(a_net())
     train(net, ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=0.01), rank)
@@ -279,7 +279,7 @@ def sharded(rank):
 
 
 def every_call(rank, group, lists=True):
-    """Of which gloo and Duet are to leave the same spans in PyTorch's profiler."""
+    """Calls for which gloo and Duet must leave the same spans in PyTorch's profiler."""
     x, parts, whole = torch.ones(2, 3), [torch.ones(2, 3) for _ in range(N)], torch.ones(2 * N, 3)
     dist.all_reduce(x, group=group)
     dist.all_reduce(x, async_op=True, group=group).wait()
@@ -320,7 +320,7 @@ def spans(rank):
     assert got == want and len(got) >= 15, (got, want)
     left = dist.new_group(timeout=timedelta(seconds=0.5))
     with torch.autograd.profiler.profile() as profile:
-        if rank == 0:  # a call that fails has its span, too
+        if rank == 0:  # a failed call also has a span
             fails(lambda: dist.all_reduce(torch.ones(1), group=left), "Timed out")
     names = [event.name for event in profile.function_events]
     assert names.count("duet:all_reduce") == (rank == 0), names
@@ -336,11 +336,11 @@ def misuse(rank):
     if rank == 0:
         fails(lambda: dist.all_reduce(torch.ones(1), group=alone), "Timed out", "rank 1")
         fails(lambda: dist.all_reduce(torch.ones(1), group=alone), "duet: ")
-    dist.barrier()  # the failure of a group is none of the others'
+    dist.barrier()  # a group's failure does not affect other groups
 
 
 def many_tensors(rank):
-    """Handles of other memory are forgotten in the midst of the messages of another thread."""
+    """Handles of other memory are dropped while another thread sends messages."""
     duet.torch._MOST_TENSORS = 3
     rows = torch.arange(400.0).view(200, 2) + rank
     group = dist.group.WORLD._get_backend(torch.device("cpu"))
@@ -404,7 +404,7 @@ def compressed(rank):
 
 
 def failing(what, rank):
-    """A job of its own, which ends in an error: `what` says which."""
+    """A separate job that ends in an error; `what` selects it."""
     file = f"{what}-{os.getppid()}"
     dist.init_process_group("duet", f"file://{os.path.join(tempfile.gettempdir(), file)}",
                             timedelta(seconds=30), 2, rank)

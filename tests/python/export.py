@@ -22,7 +22,7 @@ import nets
 from duet._library import find
 
 SAMPLES, STEPS, BATCH = 8, 5, 8
-LOSS = 2e-6  # of a loss beside PyTorch's float64
+LOSS = 2e-6  # allowed difference of a loss from PyTorch's float64
 
 
 def read_tensors(path):
@@ -38,7 +38,7 @@ def read_tensors(path):
 
 
 class Written(unittest.TestCase):
-    """A folder, and nets written into it."""
+    """A folder with exported nets."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -229,7 +229,7 @@ class OwnData(Written):
         self.assertAlmostEqual(loss, F.cross_entropy(net(x), y).item(), 5)
         drawn = duet.compare(**options, dataset="random", samples=64, devices=2)
         self.assertTrue(numpy.isfinite(drawn.runs[0].losses).all())
-        x[1, 0] = 9  # of which its own table has no row
+        x[1, 0] = 9  # for which its table has no row
         duet.save_dataset(data, x, y)
         loss = duet.train(**options, dataset=data, shuffle=False, mode="single").runs[0].losses[0]
         self.assertTrue(numpy.isnan(loss))
@@ -302,7 +302,7 @@ class OwnData(Written):
             self.assertIn("identical to the bit", result.output)
             zeros += [run.valid_loss[0] for run in result.runs]
         self.assertEqual(zeros, 3 * zeros[:1] + 3 * zeros[3:4])
-        self.assertNotAlmostEqual(zeros[0], zeros[3], 6)  # of the same draws twice: 1e-16
+        self.assertNotAlmostEqual(zeros[0], zeros[3], 6)  # the same draws, twice: 1e-16
 
     def test_inputs_whose_numbers_of_samples_no_op_compares(self):
         class Values(torch.nn.Module):

@@ -6,8 +6,8 @@ from torch.nn import functional as F
 
 
 class Waves(nn.Module):
-    """Fourier features and sines as activations, far from 0 too; roundings, whose gradient is 0 but
-    for the one that is passed by."""
+    """Fourier features and sines as activations, also far from 0; roundings, whose gradient is 0
+    except for one that bypasses them."""
 
     def __init__(self):
         super().__init__()
@@ -27,8 +27,8 @@ class Waves(nn.Module):
 
 
 class Chosen(nn.Module):
-    """What the tokens, a maximum or the largest few say is taken out of values, as Q-learning and
-    mixtures of experts do it."""
+    """Values selected by tokens, by a maximum or by the largest few, as in Q-learning and mixtures
+    of experts."""
 
     def __init__(self):
         super().__init__()
@@ -48,7 +48,7 @@ class Chosen(nn.Module):
         board = torch.cat((tokens % 6, tokens.ne(3).cumsum(1) // 3), 1)
         h = x.mean(1) + self.words(board).mean(1)
         hidden = self.gate(h).masked_fill(torch.tensor([[0, 1, 1, 1, 1, 0]]).bool(), -torch.inf)
-        ranks = hidden.topk(3, dim=1)[0]  # two are left, of the third there is nothing
+        ranks = hidden.topk(3, dim=1)[0]  # two are left; the third is empty
         all_hidden = hidden.masked_fill(h[:, :1] < torch.inf, -torch.inf)
         again = F.one_hot(torch.cat((hidden.argmax(1, keepdim=True), all_hidden.argmax(
             1, keepdim=True)), 1), 6).sum(1) + (all_hidden == all_hidden.amax(1, True))
@@ -64,7 +64,7 @@ class Chosen(nn.Module):
 
 
 class Computed(nn.Module):
-    """Tokens and places that are computed of integers, below 0 too."""
+    """Tokens and indices computed from integers, also below 0."""
 
     def __init__(self):
         super().__init__()
@@ -88,7 +88,7 @@ class Computed(nn.Module):
 
 
 class Buckets(nn.Module):
-    """Numbers that become tokens, rows that are sorted, and choices that pass their gradient on."""
+    """Numbers that become tokens, sorted rows, and choices that pass on their gradient."""
 
     def __init__(self):
         super().__init__()
@@ -125,7 +125,7 @@ class Norms(nn.Module):
 
 
 class Distances(nn.Module):
-    """Layers that compare two tensors, and lengths."""
+    """Layers that compare two tensors, and vector lengths."""
 
     def __init__(self):
         super().__init__()
@@ -141,7 +141,7 @@ class Distances(nn.Module):
 
 
 class StatesAside(nn.Module):
-    """Last states that a decoder begins with and that have no gradient: one is of no_grad, one of
+    """Last states that a decoder starts with and that have no gradient: one by no_grad, one by
     detach."""
 
     def __init__(self):
@@ -157,8 +157,8 @@ class StatesAside(nn.Module):
 
 
 class WholeRotary(nn.Module):
-    """Positions that turn all of a head, so that what they leave is empty, as GPT-J has it; and a
-    choice of one, behind what folds the samples."""
+    """Rotary positions over a whole head, so that the rest is empty, as in GPT-J; and a selection
+    of one after samples were folded."""
 
     def __init__(self):
         super().__init__()
@@ -183,7 +183,7 @@ class WholeRotary(nn.Module):
 
 
 class Variational(nn.Module):
-    """A variational autoencoder: what is decoded is drawn around what was encoded."""
+    """A variational autoencoder, which decodes a random draw around the code."""
 
     def __init__(self):
         super().__init__()
@@ -224,9 +224,9 @@ class Draws(nn.Module):
 
 
 RANDOM = {"variational": (Variational, (3, 4, 4), "mse"), "noisy": (Noisy, (6,)),
-          "draws": (Draws, (4096,), "mse")}  # of which PyTorch draws other numbers
+          "draws": (Draws, (4096,), "mse")}  # for which PyTorch draws other numbers
 class Corners(nn.Module):
-    """What stands at a corner: branches that begin at 0, bounds that are reached, losses within."""
+    """Values at corners: branches that begin at 0, bounds that are reached, losses inside them."""
 
     def __init__(self):
         super().__init__()
@@ -248,5 +248,5 @@ NETS = {"waves": (Waves, (6,)), "chosen": (Chosen, (12,)),
         "computed": (Computed, (12,)), "buckets": (Buckets, (9,)),
         "norms": (Norms, (3, 8, 8)), "distances": (Distances, (4, 5)),
         "states_aside": (StatesAside, (4, 6)), "whole_rotary": (WholeRotary, (12,))}
-if torch.__version__ >= "2.12":  # before, what is equal to a bound had all of the gradient
+if torch.__version__ >= "2.12":  # before, a value equal to a bound got the whole gradient
     NETS["corners"] = Corners, (6,)

@@ -71,7 +71,7 @@ class DenseNet(nn.Module):
 
 
 class TiedPerceptron(nn.Module):
-    """A layer that is used three times under two names, and a learned scale."""
+    """A layer used three times under two names, and a learned scale."""
 
     def __init__(self):
         super().__init__()
@@ -178,7 +178,7 @@ class ShuffleNetV2(nn.Module):
 
 
 class Convolutions(nn.Module):
-    """Windows of two sizes, dilation, strides and zeros that differ by side, and sequences."""
+    """Windows of two sizes, dilation, strides and padding that differ by side, and sequences."""
 
     def __init__(self):
         super().__init__()
@@ -237,7 +237,7 @@ class ViT(nn.Module):
 
 
 class GPT2(nn.Module):
-    """The next token, by the table of the tokens themselves."""
+    """Predicts the next token with the token embedding's own table."""
 
     def __init__(self):
         super().__init__()
@@ -337,7 +337,7 @@ class EncoderDecoder(nn.Module):
 
 
 class Masked(nn.Module):
-    """Scores that two masks hide; tokens that are cut and transposed before they are looked up."""
+    """Scores hidden by two masks; tokens that are cut and transposed before they are looked up."""
 
     def __init__(self):
         super().__init__()
@@ -378,7 +378,7 @@ class Tensors(nn.Module):
 
 
 PICTURE, WORDS, ROWS = (3, 16, 16), (12,), (12, 16)
-NETS = {  # how it is made, and a sample
+NETS = {  # its constructor, and a sample
     "residual": (ResidualNet, PICTURE), "tied": (TiedPerceptron, (3, 4, 4)),
     "resnet50": (resnet50, (3, 32, 32)), "vgg16_bn": (vgg16_bn, PICTURE),
     "densenet121": (DenseNet, PICTURE), "mobilenet_v2": (MobileNetV2, PICTURE),

@@ -21,8 +21,8 @@ def children_of(pid):
     """The processes that `pid` has started, as /proc tells."""
     children = []
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it may end meanwhile
-            # The name, in parentheses, may hold spaces; behind it stand the state and the parent.
+        with contextlib.suppress(OSError):  # the process may have ended meanwhile
+            # The name, in parentheses, may contain spaces; state and parent come after it.
             if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
                 children.append(stat.parent.name)
     return children
@@ -102,7 +102,7 @@ class Package(unittest.TestCase):
             duet.compare("lenet", inputs=torch.randn(2, 3))
 
     def test_ctrl_c_ends_the_command(self):
-        # Python ignores the signal where whoever started it did, as a job in the background does.
+        # Python ignores the signal if its parent did, as in a background job.
         program = ("import duet, signal\n"
                    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                    "try: duet.train(dataset='synthetic', epochs=10000, samples=6400)\n"

@@ -6,8 +6,8 @@ from torch.nn import functional as F
 
 
 class Points(nn.Module):
-    """A graph of each point's 18 nearest, as nets of point clouds make it in each layer, in the
-    two ways in which they take neighbours."""
+    """A graph of each point's 18 nearest neighbours, as nets for point clouds build in each layer,
+    in the two usual ways of taking neighbours."""
 
     def __init__(self):
         super().__init__()
@@ -28,8 +28,8 @@ class Points(nn.Module):
 
 
 class MaskedPatches(nn.Module):
-    """A masked autoencoder's way of words: the first in an order are kept, the others are one
-    token, and all are put back where they were."""
+    """A masked autoencoder on words: the first in a random order are kept, the others become one
+    token, and all go back to their places."""
 
     def __init__(self):
         super().__init__()
@@ -50,7 +50,7 @@ class MaskedPatches(nn.Module):
 
 
 class Messages(nn.Module):
-    """What tokens send to the nodes that they name; constants name some too."""
+    """Messages from tokens to the nodes that they name; constants name some, too."""
 
     def __init__(self):
         super().__init__()
@@ -88,8 +88,8 @@ class Ranks(nn.Module):
 
 
 class Translator(nn.Module):
-    """Sequence to sequence with time in front, whose results go one by one into a tensor of zeros;
-    each second word is the one that the net has said."""
+    """Sequence to sequence with time first, whose results go one by one into a tensor of zeros;
+    every second word is the net's own output."""
 
     def __init__(self):
         super().__init__()
@@ -110,8 +110,8 @@ class Translator(nn.Module):
 
 
 class Gates(nn.Module):
-    """Choices that go back to where they were: the largest gates, the most probable words, parts at
-    constant places; and of products of all pairs those below the diagonal."""
+    """Choices that are scattered back: the largest gates, the most probable words, parts at
+    constant indices; and the products of all pairs below the diagonal."""
 
     def __init__(self):
         super().__init__()
@@ -135,8 +135,8 @@ class Gates(nn.Module):
 
 
 class Schedule(nn.Module):
-    """Numbers of tables by the samples' own places, as a diffusion looks up its steps and a random
-    field its transitions; the last word of each; points that are far from each other."""
+    """Table entries at each sample's own indices, like the steps of a diffusion or the transitions
+    of a random field; the last word of each sample; points far from each other."""
 
     def __init__(self):
         super().__init__()
@@ -196,8 +196,8 @@ class TimeInFront(nn.Module):
 
 
 class Masks(nn.Module):
-    """Attention with a mask of places and one of words together; and the nearest of a codebook,
-    whose gradient passes by."""
+    """Attention with a positional mask and a word mask; and the nearest entry of a codebook, with a
+    straight-through gradient."""
 
     def __init__(self):
         super().__init__()

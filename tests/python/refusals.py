@@ -20,7 +20,7 @@ from duet.export.lower import LOWERINGS
 
 
 class Net(nn.Module):
-    """A layer before and one behind what is tried."""
+    """A layer before and one after the op that is tested."""
 
     def __init__(self, tried, **modules):
         super().__init__()
@@ -126,7 +126,7 @@ def sets_data(net, x):
 
 
 def keeps(net, x):
-    """A cache that stays as the first batch has made it, and a result that is only kept."""
+    """A cache that the first batch fills for good, and a result that is only kept."""
     if net.length < 4:
         net.length, net.cache = 4, torch.arange(4.0)
     net.result = x * net.cache
@@ -219,7 +219,7 @@ class Refusals(unittest.TestCase):
         self.refused(Net(by_number, norm=nn.BatchNorm1d(4)), "for another number of samples")
         net = Net(lambda net, x: x)
         duet.export(net, torch.randn(3, 4), self.path)
-        x = torch.randn(2, requires_grad=True)  # all is as before
+        x = torch.randn(2, requires_grad=True)  # everything is as before
         hooked(net, FiveTimes.apply(x)).sum().backward()
         self.assertEqual(x.grad.tolist(), [20, 20])
 
@@ -268,7 +268,7 @@ class Refusals(unittest.TestCase):
         self.assertNotIn("dropout", self.path.read_text())
 
     def test_places_that_are_computed_of_numbers(self):
-        """One that is not there makes the loss NaN."""
+        """An index without a row makes the loss NaN."""
         net = Net(lambda net, x, y: x.gather(1, y.round().long()) + net.words(y.int()).sum(1),
                   words=nn.Embedding(9, 4))
         x, y = torch.randn(3, 4), torch.full((3, 4), 2.7)

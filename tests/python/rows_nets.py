@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 
 class Frames(nn.Module):
-    """The images of a video as a batch of their own, and a LSTM over what becomes of them."""
+    """The images of a video as a batch, and an LSTM over the results."""
 
     def __init__(self):
         super().__init__()
@@ -24,7 +24,7 @@ class Frames(nn.Module):
 
 
 class Pairs(nn.Module):
-    """Both sides of a pair through one net, as one batch; and three through another."""
+    """Both sides of a pair go through one net as one batch, and triples through another."""
 
     def __init__(self):
         super().__init__()
@@ -48,7 +48,7 @@ class Pairs(nn.Module):
 
 
 class Repeats(nn.Module):
-    """Each sample several times, with queries that are trained."""
+    """Each sample repeated several times, with trained queries."""
 
     def __init__(self):
         super().__init__()
@@ -88,8 +88,8 @@ class SpaceAndTime(nn.Module):
 
 
 class ComputedWeights(nn.Module):
-    """Convolutions by weights that are normed, standardised, scaled, and by constants; positions
-    that a convolution makes of a constant."""
+    """Convolutions with normed, standardised or scaled weights and with constants; positions that a
+    convolution computes from a constant."""
 
     def __init__(self):
         super().__init__()
@@ -124,7 +124,7 @@ class Written(nn.Module):
     def forward(self, x):
         raw = x * 1
         part = raw[:, 1]
-        raw[:, 1:3].multiply_(2)  # which PyTorch makes of another op
+        raw[:, 1:3].multiply_(2)  # which PyTorch expresses by another op
         x = raw + part[:, None]
         y = self.first(x)
         y = F.mish(y * 1, inplace=True) + F.selu(y * 2, inplace=True) + F.celu(y, 0.5, inplace=True)
@@ -143,7 +143,7 @@ class Written(nn.Module):
 
 
 class RelativePlaces(nn.Module):
-    """Attention whose scores have terms of the rows and columns of a query, as MViT's."""
+    """Attention whose scores have terms for a query's row and column, as in MViT."""
 
     def __init__(self):
         super().__init__()
@@ -192,8 +192,8 @@ class LastWords(nn.Module):
 
 
 class Experts(nn.Module):
-    """Words that are each sent to two of four experts, whose weights are rows of a parameter; norms
-    with weights that are computed."""
+    """Words that each go to two of four experts, whose weights are rows of a parameter; norms with
+    computed weights."""
 
     def __init__(self):
         super().__init__()

@@ -34,7 +34,7 @@ class Suite(distributed_test.TestDistBackend, distributed_test.DistributedTest._
 
 
 def duet_as_gloo(store, rank, size, timeout):
-    import duet.torch  # in the rank and not before it is forked
+    import duet.torch  # in the rank, not before the fork
 
     return duet.torch.ProcessGroupDuet(store, rank, size, timeout, "gloo")
 

@@ -71,8 +71,8 @@ class CosineWindows(nn.Module):
 
 
 class NormedRows(nn.Module):
-    """BatchNorm over the rows of all samples, and a bias that a constant picks for each head, as
-    LeViT and PointNet have them, of which a dropout leaves some; a layer by a name of torch.fx."""
+    """BatchNorm over the rows of all samples, and a bias that a constant picks for each head, as in
+    LeViT and PointNet, with dropout; a layer named like one of torch.fx's."""
 
     def __init__(self):
         super().__init__()
@@ -90,8 +90,8 @@ class NormedRows(nn.Module):
 
 
 class PlacesFirst(nn.Module):
-    """nn.TransformerEncoder as it is by default, behind numbers of classes and positions (L, 1, E);
-    rows of all samples as a matrix; a mask by the number of each sample, as transformers has it."""
+    """nn.TransformerEncoder with its defaults, after embeddings and positions (L, 1, E); the rows
+    of all samples as a matrix; a mask per sample, as in transformers."""
 
     def __init__(self):
         super().__init__()
@@ -115,7 +115,7 @@ class PlacesFirst(nn.Module):
 
 
 class Einsums(nn.Module):
-    """Attention written by einsum, of parameters too, on samples that var_mean has scaled."""
+    """Attention written with einsum, also of parameters, on samples scaled by var_mean."""
 
     def __init__(self):
         super().__init__()

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 
 class LanguageModel(nn.Module):
-    """The next word at every place; RMSNorm by hand, rotary positions, SwiGLU, grouped queries."""
+    """The next word at each place; RMSNorm by hand, rotary positions, SwiGLU, grouped queries."""
 
     def __init__(self):
         super().__init__()
@@ -38,7 +38,7 @@ class LanguageModel(nn.Module):
 
 
 class Detached(nn.Module):
-    """Values of which no gradient goes back, by detach and by no_grad."""
+    """Values without a gradient, by detach and by no_grad."""
 
     def __init__(self):
         super().__init__()
@@ -55,8 +55,8 @@ class Detached(nn.Module):
 
 
 class StepsFirst(nn.Module):
-    """Recurrent layers whose samples are the second dimension, as PyTorch has them by default, and
-    cells that a loop calls."""
+    """Recurrent layers with samples in the second dimension, PyTorch's default, and cells called in
+    a loop."""
 
     def __init__(self):
         super().__init__()
@@ -77,7 +77,7 @@ class StepsFirst(nn.Module):
 
 
 class Picked(nn.Module):
-    """Places of a tensor in steps, backwards and by a list, as Swin and others take them."""
+    """Elements of a tensor taken in steps, backwards and by a list, as in Swin and others."""
 
     def __init__(self):
         super().__init__()
@@ -96,7 +96,7 @@ class Picked(nn.Module):
 
 
 class UNet(nn.Module):
-    """A class of each pixel, by two ways of making images larger."""
+    """A class for each pixel, with two ways of upsampling."""
 
     def __init__(self):
         super().__init__()
@@ -127,7 +127,7 @@ class Autoencoder(nn.Module):
 
 
 class Regressor(nn.Module):
-    """One number of each sample, of standardised features."""
+    """One number per sample, from standardised features."""
 
     def __init__(self):
         super().__init__()
@@ -141,7 +141,7 @@ class Regressor(nn.Module):
 
 
 class PaddedBERT(nn.Module):
-    """Words of number 0 are padding: hidden from attention, left out of the mean, not trained."""
+    """Word 0 is padding: hidden from attention, left out of the mean, not trained."""
 
     def __init__(self):
         super().__init__()
@@ -161,8 +161,8 @@ class PaddedBERT(nn.Module):
 
 
 class CountedPlaces(nn.Module):
-    """The place of a word is the number of words up to it that are no padding, as RoBERTa has it;
-    its segment is looked up by that, in a table of zeros."""
+    """A word's position is the number of words up to it that are not padding, as in RoBERTa; it
+    selects the segment, in a table of zeros."""
 
     def __init__(self):
         super().__init__()
@@ -186,7 +186,7 @@ class CountedPlaces(nn.Module):
 
 
 class Tagger(nn.Module):
-    """A class of each word, behind convolutions of sequences."""
+    """A class for each word, after convolutions over the sequence."""
 
     def __init__(self):
         super().__init__()
@@ -202,7 +202,7 @@ class Tagger(nn.Module):
 
 
 class TextCNN(nn.Module):
-    """Maxima over places, of windows and of all; means of windows; attention over places."""
+    """Maxima over places, in windows and over all; means of windows; attention over places."""
 
     def __init__(self):
         super().__init__()
@@ -221,7 +221,7 @@ class TextCNN(nn.Module):
 
 
 class Choices(nn.Module):
-    """Comparisons, and functions that PyTorch makes of others; a learned temperature; experts."""
+    """Comparisons, functions that PyTorch composes; a learned temperature; experts."""
 
     def __init__(self):
         super().__init__()
@@ -243,7 +243,7 @@ class Choices(nn.Module):
 
 
 class Swin(nn.Module):
-    """Windows of an image that is rolled; biases by relative places; pixels out of channels."""
+    """Windows of a rolled image; biases by relative position; pixels made from channels."""
 
     def __init__(self):
         super().__init__()
@@ -311,7 +311,7 @@ class TrainedBehindEval(FineTuned):
 
 
 class Windows(nn.Module):
-    """Pools whose windows are no squares; the nearest code of a book."""
+    """Pools whose windows are not square; the nearest entry of a codebook."""
 
     def __init__(self):
         super().__init__()
@@ -353,8 +353,8 @@ class Attending(nn.Module):
 
 
 class Masks(nn.Module):
-    """Attention with each kind of mask: a bias that is trained and one that is not, words that are
-    hidden for all queries, and one that a sample's own words are."""
+    """Attention with each kind of mask: a trained bias and a fixed one, words hidden from all
+    queries, and a mask made from a sample's own words."""
 
     def __init__(self):
         super().__init__()

@@ -36,7 +36,7 @@ static void through(struct worker *w, int method, const char *to, const char *ow
     MUST(!memcmp(dx, want_dx, sizeof dx));
     GOOD(read_gradient(t, owner ? owner : to, dw));
     MUST(!memcmp(dw, want_dw, sizeof dw));
-    /* Again: the gradients are added. A third time they have not been kept. */
+    /* Again: the gradients are added. The third time fails, since they were not kept. */
     GOOD(duet_autograd_backward(c, &loss, 1, 0));
     GOOD(read_gradient(t, owner ? owner : to, dw));
     for (int i = 0; i < OUT * IN; i++)
@@ -76,7 +76,7 @@ static void lists(struct worker *w) {
     duet_var *leaf = p.leaf;
     GOOD(duet_autograd_sync(t, "w1", "mirror", DUET_ARGS(duet_rpc_var(leaf)), 0, &y));
     MUST(y.count == 3 && y.items[0].type == DUET_RPC_VAR && y.items[2].integer == 7);
-    /* Whose result nobody uses: backward does not go there, nor wait for it. */
+    /* Its result is unused, so backward neither goes there nor waits for it. */
     GOOD(duet_autograd_sync(t, "w1", "forward", DUET_ARGS(duet_rpc_var(leaf)), 0, &unused));
     duet_var *sum = duet_add(t, y.items[0].var, duet_multiply_number(t, y.items[1].var, 2));
     duet_var *roots[2] = {duet_sum(t, sum, NULL, 0, 0), duet_sum(t, leaf, NULL, 0, 0)};

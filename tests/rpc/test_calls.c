@@ -48,7 +48,7 @@ static void values(struct worker *w) {
     if (w->rank) return;
     duet_tensor *t = tensor_of(w, 3, x), *n;
     GOOD(duet_tensor_create(&n, w->device, DUET_I32, 1, (int[]){2}, k));
-    for (int to = 0; to < 2; to++) { /* to itself as to another */
+    for (int to = 0; to < 2; to++) { /* to itself and to another */
         const char *name = duet_rpc_name(w->rpc, to);
         struct duet_rpc_value inner[] = {duet_rpc_number(0.5), duet_rpc_none()};
         GOOD(
@@ -66,7 +66,7 @@ static void values(struct worker *w) {
         MUST(got.items[4].count == 2 && got.items[4].items[0].number == 0.5);
         MUST(duet_tensor_type(got.items[5].tensor) == DUET_I32);
         duet_rpc_value_free(&got);
-        /* A change there does not reach the tensor here. */
+        /* A change at the other worker does not reach this tensor. */
         GOOD(duet_rpc_sync(w->rpc, name, "scale", DUET_ARGS(duet_rpc_tensor(t), duet_rpc_int(2)), 0,
                            &got));
         GOOD(duet_tensor_read(t, back));
@@ -109,7 +109,7 @@ static void many(struct worker *w) {
         MUST(got.integer == i + 1);
         duet_future_free(f[i]);
     }
-    /* A future that nobody waits for is no one's trouble. */
+    /* A future that nobody waits for does no harm. */
     GOOD(duet_rpc_async(&f[0], w->rpc, "w2", "nap", DUET_ARGS(duet_rpc_number(0.05)), 0));
     duet_future_free(f[0]);
 }
@@ -172,7 +172,7 @@ static void wrong(struct worker *w) {
           "rpc: worker 'w1': nap: no answer within 0.2 s");
     MUST(duet_time() - began > 0.19);
     GOOD(duet_rpc_async(&late, r, "w1", "nap", DUET_ARGS(duet_rpc_number(0.1)), -1));
-    GOOD(duet_future_wait(late, &got)); /* behind the one that nobody waits for any more */
+    GOOD(duet_future_wait(late, &got)); /* after the one that nobody waits for any more */
     duet_future_free(late);
 }
 

@@ -54,7 +54,7 @@ static void one_stops(struct worker *w) {
     struct duet_rpc_value got;
     duet_rref *r;
     int code = DUET_OK;
-    if (w->rank) { /* it goes on when nobody counts on it any more */
+    if (w->rank) { /* it continues after the others have given it up */
         while (!code)
             code = duet_rpc_sync(w->rpc, "w0", "pid", DUET_NO_ARGS, -1, NULL);
         FAILS(DUET_PEER, code, "worker 'w0' is gone: it dropped this worker");
@@ -66,7 +66,7 @@ static void one_stops(struct worker *w) {
     while (!code) /* the signal takes its time to reach all threads there */
         code = duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, 0.3, NULL);
     MUST(code == DUET_TIMEOUT && strstr(duet_error(), "no answer within 0.3 s"));
-    /* A reference that its owner has not confirmed goes to nobody else, whatever the timeout. */
+    /* A reference that its owner has not confirmed is not passed on, whatever the timeout. */
     GOOD(duet_remote(&r, w->rpc, "w1", "pid", DUET_NO_ARGS, -1));
     FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w0", "pid", DUET_ARGS(duet_rpc_rref(r)), 0.1, NULL),
           "rpc: a reference: worker 'w1' is gone: it has been silent for");
@@ -90,7 +90,7 @@ static void two_stay(struct worker *w) {
         GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
         return;
     }
-    if (w->rank == 2) usleep(300000); /* one waits already when it leaves, the other comes later */
+    if (w->rank == 2) usleep(300000); /* one already waits when it leaves, the other joins later */
     FAILS(DUET_PEER, duet_rpc_shutdown(&w->rpc, 1, 0), "worker 'w1' has left");
 }
 
@@ -110,7 +110,7 @@ static void one_leaves_at_once(struct worker *w) {
     }
     GOOD(duet_rpc_async(&f, w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(20)), 0));
     duet_future_free(f); /* nobody waits for it */
-    usleep(100000);      /* so that the call of w1 has come */
+    usleep(100000);      /* so that w1's call has arrived */
     double began = duet_time();
     GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
     MUST(duet_time() - began < 10 && !w->rpc);
@@ -191,7 +191,7 @@ static void too_late(struct worker *w) {
     duet_rref *r;
     if (w->rank) return;
     GOOD(duet_remote(&r, w->rpc, "w1", "nap", &s, 1, 0.1));
-    usleep(120000); /* a second has not gone by: whoever uses it looks at the time */
+    usleep(120000); /* less than a second has passed, but each use checks the time */
     FAILS(DUET_TIMEOUT, duet_rref_to_here(r, 5, &got), "creation of this reference timed out");
     FAILS(DUET_TIMEOUT, duet_rref_wait(r, 5), "creation of this reference timed out");
     duet_rref_free(r);

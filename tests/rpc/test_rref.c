@@ -119,7 +119,7 @@ static void objects(struct worker *w) {
     MUST(got.type == DUET_RPC_RREF && duet_rref_owner(got.rref) == 1);
     duet_rref_free(c);
     lives(w, "w1", 1);
-    duet_rpc_value_free(&got); /* now w2 alone has it */
+    duet_rpc_value_free(&got); /* now only w2 has it */
     lives(w, "w1", 1);
     GOOD(duet_rpc_sync(w->rpc, "w2", "keep", DUET_ARGS(duet_rpc_none()), 0, NULL));
     lives(w, "w1", 0);
@@ -254,7 +254,7 @@ static void no_more_than_two(struct worker *w) {
 }
 
 Test(holds, no_more_threads_run_calls_than_were_given, .timeout = 60) {
-    worker_timeout = INFINITY; /* of all waits: none ends early */
+    worker_timeout = INFINITY; /* for all waits, so none ends early */
     run(2, no_more_than_two);
 }
 

@@ -19,7 +19,7 @@ static void futures(struct worker *w) {
         GOOD(duet_rpc_async(&f[i], w->rpc, "w1", name[i],
                             DUET_ARGS(duet_rpc_int(i), duet_rpc_int(1)), 0));
     FAILS(DUET_USAGE, duet_future_wait_all(f, 3), "rpc: worker 'w1': nothing: ");
-    MUST(f[2]->done); /* those behind it have been waited for */
+    MUST(f[2]->done); /* later ones were already waited for */
     GOOD(duet_future_wait(f[2], &got));
     MUST(got.integer == 3);
     GOOD(duet_future_wait(f[2], &got)); /* twice: it has been taken */

@@ -13,7 +13,7 @@ struct sending {
     const char *transport, *host, *secret;
     int port;
     double timeout_s;
-    const char *refused;    /* words of the error that init gives; NULL: it is good */
+    const char *refused;    /* words of init's error; NULL: init succeeds */
     const char *machine[3]; /* each worker's network namespace; NULL: that of the test */
 };
 static struct sending job;
@@ -27,7 +27,7 @@ static void enter_machine(const char *name) {
 }
 
 static void talk(struct worker *w) {
-    enum { FLOATS = 200000 }; /* comes in many pieces */
+    enum { FLOATS = 200000 }; /* arrives in many pieces */
     static float there[FLOATS], back[FLOATS];
     struct duet_rpc_value got;
     for (int i = 0; i < FLOATS; i++)
@@ -143,7 +143,7 @@ Test(transport, who_does_not_know_the_secret_stays_outside, .timeout = 60) {
     job.transport = "tcp", job.timeout_s = 4; /* the other has begun by then */
     for (int r = 0; r < 2; r++) {
         job.secret = r ? "sixteen letters?" : "sixteen letters.";
-        job.refused = "does not know the job's secret"; /* both say so */
+        job.refused = "does not know the job's secret"; /* both report it */
         if (!(p[r] = fork())) _exit(run_one(r, 2, NULL));
     }
     for (int r = 0; r < 2; r++)

@@ -52,7 +52,7 @@ static const struct duet_rpc_function *worker_functions; /* of the test, before 
 static int worker_function_count, worker_threads;
 static double worker_timeout, worker_silence;
 static __attribute__((unused)) void (*worker_body)(struct worker *w);
-static __attribute__((unused)) void (*worker_behind)(void); /* runs behind the end; NULL: nothing */
+static __attribute__((unused)) void (*worker_behind)(void); /* runs after the end; NULL: nothing */
 static int worker_world, worker_abrupt; /* abrupt 1: the body ends the worker itself */
 static int worker_bare;                 /* 1: it has no device */
 
@@ -83,7 +83,7 @@ static inline int worker_main(int rank, void *context) {
     if (!worker_abrupt) GOOD(duet_rpc_shutdown(&w->rpc, 1, 60));
     if (worker_behind) worker_behind();
     if (w->device) duet_devices_close(&w->device, 1);
-#ifdef __SANITIZE_ADDRESS__ /* a rank ends without the check that a program's end brings */
+#ifdef __SANITIZE_ADDRESS__ /* a rank ends without the leak check at a program's end */
     MUST(!__lsan_do_recoverable_leak_check());
 #endif
     return DUET_OK;

@@ -86,7 +86,7 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
                  "%s", error_message());
     cr_assert_eq(reduce_add_coalesced(&plan, groups, group_count), OK, "%s", error_message());
     all(bed, device_group_follow);
-    /* unchanged, and then overwritten: device 0 must have read it before */
+    /* unchanged, then overwritten: device 0 must have read it before */
     for (int i = 0; i < n; i++) {
         int r = turn(n, i, upwards);
         if (r == 0) {
@@ -200,7 +200,7 @@ Test(scatter_gather, the_order_shows_in_the_bits, .timeout = 30) {
                  "only %d of %d sums depend on the order: livelier data is needed", differ, COUNT);
 
     struct reduce_plan plan;
-    /* the arithmetic alone: the arrays need not be in its memory */
+    /* only the arithmetic: the arrays need not be in device memory */
     make_bed(&bed, N, DEVICE_HOST, 1);
     cr_assert_eq(reduce_plan_init(&plan, &bed.group, 0, arenas, COUNT, NULL), OK);
     float outside = x[0][COUNT - 1];

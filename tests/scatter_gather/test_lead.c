@@ -50,7 +50,7 @@ static void gather_and_scatter(enum device_kind kind, int lead, int read) {
     cr_assert_eq(device_group_lead(&bed.group, 0), OK, "%s", error_message());
     all(&bed, device_group_follow);
     for (int r = 0; r < N; r++)
-        if (r != lead) put(&bed, r, rows[r], junk, sizeof junk); /* not before it is gathered */
+        if (r != lead) put(&bed, r, rows[r], junk, sizeof junk); /* must run after the gather */
     for (int i = 0; i < N; i++) {
         int r = (read + i) % N;
         get(&bed, r, got, back[r], sizeof got);

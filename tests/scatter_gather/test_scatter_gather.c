@@ -37,7 +37,7 @@ Test(coalesce, is_greedy_and_flushes_before_the_limit, .timeout = 30) {
     /* one too many: two groups */
     n = coalesce((struct param_range[]){{128, 60}, {64, 41}}, 2, LIMIT, got);
     cr_assert(same(got, n, (struct param_range[]){{128, 60}, {64, 41}}, 2), "60 + 41 do not");
-    /* above the limit: its own group, and the next starts anew */
+    /* above the limit: its own group, and the next one starts a new group */
     n = coalesce((struct param_range[]){{640, 30}, {256, 300}, {192, 50}, {128, 50}, {64, 1}}, 5,
                  LIMIT, got);
     cr_assert(same(got, n, (struct param_range[]){{640, 30}, {256, 300}, {128, 114}, {64, 1}}, 4));

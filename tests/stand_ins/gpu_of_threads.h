@@ -62,8 +62,7 @@ struct gpu_block {
     void *shared;
     struct place at; /* without .thread, which each thread has for itself */
     struct gpu_thread **thread;
-    /* Addresses on which the sanitizer is told of order: what the block comes after, and what comes
-     * after it. */
+    /* Addresses that tell the sanitizer the order: what the block follows, and what follows it. */
     char *begin, *end;
     /* Two more, for the barriers in turn: a thread that is late must not meet what others did
      * since. */

@@ -91,7 +91,7 @@ static int pass(struct rank *r, duet_params *params, int first, int n, int numbe
     int32_t label[SAMPLES];
     duet_tensor *pixels = NULL, *labels = NULL, *out = NULL;
     duet_var *leaf = NULL, *y = NULL;
-    for (int i = 0; i < n * K; i++) /* samples differ in size, so shares differ in their mean */
+    for (int i = 0; i < n * K; i++) /* magnitudes differ, so shares differ in their mean */
         x[i] = sinf((float)((first * K + i) * (number + 3))) * (float)(1 + (first + i / K) % 4) +
                (float)(first + i / K) / 4;
     for (int i = 0; i < n; i++)
@@ -175,7 +175,7 @@ static int synchronises(int number, void *context) {
     TRY(duet_ddp_create(&r.ddp, r.group, r.params, NULL));
     TRY(compare(&r, first, r.job->n[rank], 0, DUET_TRAIN, &most));
     HOLDS(r.world == 1 ? most <= TOLERANCE : most > VISIBLE);
-    for (int i = 0; i < BUFFERS; i++) /* the running statistics have gone different ways */
+    for (int i = 0; i < BUFFERS; i++) /* the running statistics have diverged */
         TRY(duet_tensor_copy(duet_params_buffer(r.params, i), duet_params_buffer(r.whole, i)));
     TRY(duet_convert_sync_batchnorm(r.params, r.group));
     HOLDS(duet_convert_sync_batchnorm(r.params, r.group) == DUET_USAGE);
@@ -253,7 +253,7 @@ static int broadcasts(int number, void *context) {
     TRY(duet_tape_accumulate(r.tape, 2));
     for (int p = 0; p < 4; p++) {
         TRY(pass(&r, r.params, rank, 2, p, DUET_TRAIN, NULL));
-        TRY(duet_tape_begin(r.tape, NULL, 0, DUET_EVALUATE)); /* without them: no part in it */
+        TRY(duet_tape_begin(r.tape, NULL, 0, DUET_EVALUATE)); /* without them: takes no part */
         TRY(like_rank_0(&r, &same));
         HOLDS(same == !rank);
     }

@@ -40,8 +40,8 @@ struct cli {
     pid_t pid;
     int status;      /* exit status, 128+n after signal n; -1 while it runs */
     char *out, *err; /* standard output; standard error without its lines of progress */
-    char *progress;  /* those lines */
-    char *shown;     /* all that its terminal was sent; NULL: none */
+    char *progress;  /* the lines of progress */
+    char *shown;     /* all that was sent to its terminal; NULL: no terminal */
     int fds[2];      /* memory files that it prints to */
     int terminal;    /* the test's side of the terminal that is its standard error; -1: none */
     size_t seen;     /* bytes of shown */
@@ -155,7 +155,7 @@ static inline void cli_start_va(struct cli *c, int terminal, const char *format,
     char text[4096], *side = NULL;
     vsnprintf(text, sizeof text, format, words);
     *c = (struct cli){.status = -1, .terminal = -1};
-    for (int i = 0; i < 2; i++) { /* appending: of two processes that write at once none is lost */
+    for (int i = 0; i < 2; i++) { /* O_APPEND: processes that write at once lose nothing */
         cr_assert_geq(c->fds[i] = memfd_create("cli", MFD_CLOEXEC), 0);
         cr_assert_eq(fcntl(c->fds[i], F_SETFL, O_APPEND), 0);
     }
@@ -171,7 +171,7 @@ static inline void cli_start_va(struct cli *c, int terminal, const char *format,
     c->pid = fork();
     cr_assert_geq(c->pid, 0);
     if (c->pid == 0) cli_become(c, side, text);
-    setpgid(c->pid, c->pid); /* both sides set it, so the group exists when either goes on */
+    setpgid(c->pid, c->pid); /* both sides set it, so the group exists whichever continues first */
 }
 
 __attribute__((format(printf, 3, 4))) static inline void cli_start_in(struct cli *c, int columns,

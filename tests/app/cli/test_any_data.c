@@ -39,13 +39,13 @@ CliTest(cli_any_data, files_of_any_size_and_classes, 300) {
     put_shape(31, 1, 9, 200);
     same_in_all_modes("--data-dir d --batch-size 14 --epochs 1 --model mlp --mlp-hidden 20");
     expect_shape("one.json", 1, 9, 201, 9 * 20 + 20 + 20 * 201 + 201);
-    put_shape(31, 28, 28, 3); /* few classes: the model has ten, as for a part of MNIST */
+    put_shape(31, 28, 28, 3); /* with few classes the model has ten, as for a part of MNIST */
     cli_well("train --data-dir d --batch-size 14 --steps 2 --json one.json --quiet");
     expect_shape("one.json", 28, 28, 10, 129068);
 }
 
-/* A model in a file may fit images of one size alone, which the head of their file says before
- * they are read; so flags that belong to some models are judged by it, too. */
+/* A model file may accept images of only one size, which the header of the data file states. So
+ * flags that depend on the model are judged by that header, too. */
 CliTest(cli_any_data, a_model_that_fits_these_files_alone, 100) {
     put_norm_model("m");
     put_shape(32, 9, 8, 9);

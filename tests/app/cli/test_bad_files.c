@@ -49,7 +49,7 @@ CliTest(cli_bad_files, pictures_of_two_sizes, 120) {
 CliTest(cli_bad_files, labels, 300) {
     good_again();
     put_labels("d/t10k-labels-idx1-ubyte", 2049, TEST, TEST,
-               255); /* the training set has 10 classes, and so has the model */
+               255); /* the training set has 10 classes, and so does the model */
     all_modes_fail("test labels|up to 255|10 classes|--classes 256");
 }
 

@@ -111,8 +111,8 @@ CliTest(cli_bad_input, one_file_for_two_outputs, 60) {
     char *text = cli_read("old", NULL);
     cr_expect_str_eq(text, "before\n", "nothing is written");
     free(text);
-    /* These are different files: the same name in different folders; a hard link, which is replaced
-     * alone; and no file at all. */
+    /* These are different files: the same name in different folders; a hard link, of which only one
+     * name is replaced; and no file at all. */
     put_data(60, 20);
     cli_well("train --data-dir d --steps 1 --quiet --save x --log-loss sub/x --json here/y");
     cli_well("train --data-dir d --steps 1 --quiet --log-loss old --json hard");
@@ -160,7 +160,7 @@ CliTest(cli_bad_input, device_memory_too_small, 120) {
         {1, "out of memory on device 0|params",
          "train --model mlp --mlp-hidden 100000 --device-memory 64M"},
         {1, "single|out of memory on device 0", "compare --device-memory 8M --json j"},
-        /* every way is tried, and the table above the error says what each held */
+        /* all ways are tried, and the table above the error shows what each held */
         {1, "DDP: out of memory|larger --device-memory", "profile --device-memory 8M"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

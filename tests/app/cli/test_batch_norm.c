@@ -112,7 +112,7 @@ CliTest(cli_batch_norm, what_is_refused, 120) {
         {1, "torch.Size([1, 512, 1, 1]): the batch of all devices has one sample",
          "train --mode ddp --devices 2 --sync-bn " DATA
          " --shape 1x8x8 --samples 4 --batch-size 3 --epochs 1 --quiet"},
-        /* before the data are read */
+        /* refused before the data are read */
         {2, "SyncBatchNorm is only", "train --mode dp --sync-bn --model resnet18 --data-dir none"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

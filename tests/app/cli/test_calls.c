@@ -122,7 +122,7 @@ CliTest(cli_calls, ranks_leave_their_files, 60) {
     run_traced(4, "scatter");
     cli_says(0, "Group world: 4 ranks, 1 collectives in|!Only ",
              "report calls.world.0 calls.world.1 calls.world.2 calls.world.3");
-    char *trace = cli_read("calls.world.3", NULL); /* Perfetto opens it as it is */
+    char *trace = cli_read("calls.world.3", NULL); /* Perfetto opens it unchanged */
     cr_expect(strstr(trace, "\"ph\": \"X\", \"pid\": 3") && strstr(trace, "\"scatter\""), "%s",
               trace);
     free(trace);

@@ -201,7 +201,7 @@ CliTest(cli_compare, demo, 300) {
     cli_free(&c);
     if (test_short()) return;
     put_data(60, 20);
-    cli_says(0, /* whole epochs, nothing is extrapolated */
+    cli_says(0, /* only whole epochs, so nothing is extrapolated */
              "^Where DataParallel hurts: 2000 outputs, Adam, 4 devices|"
              "^d2l.*: lenet, 3 epochs instead of the chapter's 10|"
              "^DDP .* on \\[cpu\\(0\\), cpu\\(1\\), cpu\\(2\\)\\]$|"

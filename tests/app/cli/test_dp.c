@@ -54,7 +54,7 @@ CliTest(cli_dp, uneven_devices_are_told_of_once, 60) {
                   c.err);
         cli_free(&c);
     }
-    /* 75 % are enough, and DDP does not warn */
+    /* 75 % is enough, and DDP does not warn */
     cli_well("train --mode dp --devices 3 --device-memory 64M,48M,64M --data-dir d --model mlp "
              "--steps 1");
     cli_well("train --mode ddp --devices 3 --device-memory 64M,32M,64M --data-dir d --model mlp "

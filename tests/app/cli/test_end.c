@@ -14,9 +14,9 @@ static const char *devices_of(const char *command) {
 /* Starts a job of three ranks that would stay in this phase for long, and returns when it is
  * there. */
 static void start_in(struct cli *c, enum phase phase, const char *command, int signal) {
-    /* The deadline until a stopped rank is missed. On a busy machine other ranks may be late too,
-     * most of all in a long evaluation, and the short form is the slow one. Where no rank is
-     * stopped no deadline should pass. */
+    /* The deadline after which a stopped rank is missed. On a busy machine other ranks may be late,
+     * too, above all in a long evaluation, and the short form is slow. If no rank is stopped, no
+     * deadline should pass. */
     const double timeout = signal != SIGSTOP ? 60 : test_short() || phase == EVALUATION ? 5 : 2;
     const int width = test_short() ? 1024 : 2048;
     if (phase == EVALUATION) { /* one quick step, then a long evaluation */

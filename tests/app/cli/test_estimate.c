@@ -170,7 +170,7 @@ CliTest(cli_estimate, of_a_described_model, 60) {
                 cr_expect_eq(json_int(described, path), json_int(house, path), "%s", path);
             }
         }
-    /* 4 KiB of each of 24 samples, their 100 outputs, and what the loss takes */
+    /* 4 KiB for each of 24 samples, their 100 outputs, and the loss's memory */
     int64_t held = json_int(described, "single/per_device/0/memory_at_peak_by_cause/activations");
     cr_expect(held >= 24 * 4096 + 24 * 100 * 4 && held < 24 * 4096 + 64 * 1024, "%lld",
               (long long)held);

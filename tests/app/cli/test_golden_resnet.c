@@ -142,7 +142,7 @@ static void check_initial(const struct model *m) {
         cr_assert_eq(fnv1a64(values[i], param_spec_count(&m->params[i])), want,
                      "%s is not PyTorch's", m->params[i].name);
     }
-    /* the step has moved the running statistics: they start anew */
+    /* the step changed the running statistics, so reset them */
     void *buffers = malloc(model_buffer_bytes(m));
     buffer_initial(m->buffers, m->buffer_count, buffers);
     put_values("F", m, values, buffers);
@@ -156,7 +156,7 @@ CliTest(cli_golden_resnet, one_step_and_two, 600) {
         cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");
     open_resnet(&m);
     few_pictures(PICTURES);
-    put_images("d/t10k-images-idx3-ubyte", 2051, 2, 2); /* evaluation is no part of this */
+    put_images("d/t10k-images-idx3-ubyte", 2051, 2, 2); /* evaluation does not matter here */
     put_labels("d/t10k-labels-idx1-ubyte", 2049, 2, 2, 0);
     check_initial(&m);
     check(&m, "ddp --devices 2 --sync-bn", 1, 0);

@@ -93,7 +93,7 @@ static void look_at(struct page *page, const struct json *x, const char *path,
         cr_expect(fits_type(x, row->type), "%s: %s is no %s", command, path, row->type);
     }
     if (x->kind != JSON_OBJECT && !has_objects) {
-        /* a list of objects that is empty says nothing */
+        /* an empty list of objects proves nothing */
         cr_expect(row || (x->kind == JSON_ARRAY && !x->child),
                   "duet %s writes %s, which docs/json.md does not name", command, path);
         return;

@@ -16,7 +16,7 @@ struct spoilt {
     /* soft and hard limits; NO_LIMIT: as they are */
     long file_bytes, open_files, memory, processes;
     int ignore_children; /* SIGCHLD is ignored */
-    int user;            /* the command runs as this user; 0: as who runs the test */
+    int user;            /* the user who runs the command; 0: the user who runs the test */
     int closed;          /* bit s: descriptor s is closed */
 };
 static const struct spoilt WHOLE = {NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT, 0, 0, 0};
@@ -95,8 +95,8 @@ static void skip_under_sanitizers(void) {
  * each command fails with one line that names the limit, until it goes well. The limit of processes
  * does not hold for root; a thread that cannot be started for want of memory gets its errno too. */
 static const struct {
-    long least, more, enough, unit; /* more 0: twice as much */
-    size_t member;                  /* of struct spoilt */
+    long least, more, enough, unit; /* more 0: doubles the limit */
+    size_t member;                  /* offset in struct spoilt */
     const char *words;
 } resources[] = {{0, 0, 1 << 18, 1 << 10, offsetof(struct spoilt, file_bytes), ": File too large"},
                  {4, 1, 40, 1, offsetof(struct spoilt, open_files), "oo many open files"},
@@ -111,7 +111,7 @@ static long megabytes_of(const char *file) {
 }
 
 static void sweep(int which) {
-    const long program_mb = megabytes_of(cli_program) + 16; /* and its libraries */
+    const long program_mb = megabytes_of(cli_program) + 16; /* with its libraries */
     char err[1024];
     skip_under_sanitizers();
     if (which == PROCESSES && geteuid()) cr_skip_test("needs a user without processes: be root");

@@ -57,7 +57,7 @@ CliTest(cli_loading, the_profile_shows_the_stages, 120) {
         cr_expect_eq(json_int(y, "copy_ns"), 0, "%s: none of them where they block", runs[i]);
         cr_expect(json_int(x, "phase_ns/loader") > 0, "%s: the first batch was waited for",
                   runs[i]);
-        /* one batch of five comes before the kernels, all of them where copies block */
+        /* one batch of five is copied before the kernels; with blocking copies, all are */
         cr_expect(json_int(x, "phase_ns/input") > 0 && json_int(y, "phase_ns/input") > 0);
     }
     json_free(a);

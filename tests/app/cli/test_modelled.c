@@ -130,7 +130,7 @@ CliTest(modelled, a_machine_of_ones_own, 120) {
  * another machine. */
 CliTest(modelled, what_is_like_a_calibrated_machine_is_not_calibrated, 60) {
     static const char *const own[] = {
-        "", " fitted 1 gpu v100\njoin gpu0 gpu5 nvlink2x1", /* its author calibrated it */
+        "", " fitted 1 gpu v100\njoin gpu0 gpu5 nvlink2x1", /* calibrated by its author */
         " forward 9", "\njoin gpu0 gpu5 nvlink2x1",
         " error 1\nmachine two like own\njoin gpu0 gpu5 nvlink2x1"};
     int known = stated("--model resnet50 --gpu v100 --machine dgx1-2019 --batch-size 64",
@@ -362,7 +362,7 @@ CliTest(modelled, times_of_a_run_are_those_of_the_estimate, 60) {
         "2 --json e.json");
     expect_modelled_times("dp");
     expect_modelled_times("ddp");
-    /* more samples a batch than the set has */
+    /* a batch with more samples than the set has */
     if (has_fashion_mnist() && !test_short())
         cli_well("train --quiet --model mlp --mlp-hidden 2 --mode single --batch-size 60001 "
                  "--steps 1 --device-memory 4G --gpu v100");

@@ -78,7 +78,7 @@ CliTest(cli_flags, help_is_true, 60) {
         struct cli help;
         int listed = 0, here = 0;
         cli_run(&help, "%s --help --details", commands[k].name);
-        /* those of estimate --gpu alone, which test_modelled tries */
+        /* options only for estimate --gpu, which test_modelled tests */
         char *modelled = strstr(help.out, "\nwith --gpu:");
         cr_expect_eq(!!modelled, commands[k].bit == BY_ESTIMATE);
         if (modelled) *modelled = 0;
@@ -92,7 +92,7 @@ CliTest(cli_flags, help_is_true, 60) {
             here += is_here;
             cr_expect(is_here >= want, "%s: not in the help of %s", o->name, commands[k].name);
         }
-        if (commands[k].bit != BY_SCALE) /* whose own rows stand before some of these */
+        if (commands[k].bit != BY_SCALE) /* scale's own rows come before some of these */
             cr_expect_eq(listed, here, "%s: %d options, %d of the table", commands[k].name, listed,
                          here);
         cli_free(&help);

@@ -8,7 +8,7 @@
 
 #define TRAIN "train --data-dir d --batch-size 64 --quiet"
 
-enum { FILES = 2 }; /* in the folder at first: golden/, and d/, a data set of 10 batches */
+enum { FILES = 2 }; /* the folder first has golden/ and d/, a data set of 10 batches */
 
 static void outputs_make(void) {
     cli_folder_make();
@@ -60,7 +60,7 @@ OutputsTest(permissions_stay) {
 OutputsTest(a_read_only_file_is_refused_at_the_start) {
     static const char *const flags[] = {"--save", "--log-loss", "--json"};
     cr_assert_eq(close(open("kept", O_CREAT | O_WRONLY, 0444)), 0);
-    for (int i = 0; i < 3; i++) /* the training would take longer than the test may */
+    for (int i = 0; i < 3; i++) /* the training would take longer than the test is allowed */
         cli_fails(1, "kept|read-only", TRAIN " --epochs 10000 %s kept", flags[i]);
     cli_fails(1, "kept|read-only", TRAIN " --epochs 10000 --mode ddp --devices 2 --save kept");
     cli_fails(1, "kept|read-only", "compare --data-dir d --epochs 10000 --trace kept");

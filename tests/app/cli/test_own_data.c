@@ -44,7 +44,7 @@ CliTest(own_data, the_model_follows_the_data, 60) {
     cli_says(2, "give --classes", "estimate --devices 2 --batch-size 12");
     cli_well("estimate --devices 2 --batch-size 12 --classes 3");
     be_program("floats");
-    cli_well("train --dataset random --steps 2 --samples 32"); /* others are still there */
+    cli_well("train --dataset random --steps 2 --samples 32"); /* other data sets still work */
     cli_well("train --steps 2 --batch-size 12");
 }
 

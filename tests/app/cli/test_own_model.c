@@ -47,7 +47,7 @@ CliTest(own_model, a_program_is_the_whole_command, 120) {
     cr_expect_str_eq(json_text(root, "buffers/2"), "bn1.num_batches_tracked");
     json_free(root);
     cli_well("train --init-from mynet.safetensors --steps 1 --sync-bn --mode ddp " SMALL);
-    cli_well("train --model convnet --steps 1 " SMALL); /* Duet's own are still there */
+    cli_well("train --model convnet --steps 1 " SMALL); /* Duet's own models still work */
 }
 
 CliTest(own_model, a_program_has_its_own_name, 60) {
@@ -108,7 +108,7 @@ CliTest(own_model, a_file_trains_with_equal_bits, 60) {
     expect_identical("j", "net.duet", 6);
     cli_well("train --model=net.duet --mode ddp --steps 2 " SMALL " --save w --checkpoint c");
     cli_well("train --model net.duet --steps 1 --init-from w " SMALL);
-    /* of itself it takes random data, as estimate does */
+    /* by default it uses random data, as estimate does */
     cli_well("compare --devices 2 --model net.duet --steps 2 --batch-size 8 --quiet");
     cli_well("profile --devices 2 --model net.duet --steps 2 --batch-size 8");
     /* It goes on wherever the file is, but not with another text. */

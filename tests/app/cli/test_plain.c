@@ -36,7 +36,7 @@ static void no_controls(const char *text, const char *words) {
 
 static const struct row {
     const char *words; /* %s: RAW */
-    const char *shown; /* what stands there in its place */
+    const char *shown; /* what is shown in its place */
 } rows[] = {
     {"%s", SHOWN},
     {"train --%s 1", SHOWN},

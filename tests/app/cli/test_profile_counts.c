@@ -132,7 +132,7 @@ CliTest(cli_profile_counts, phases_add_up, 120) {
             const struct json *x = device(root, runs[run], d);
             in += json_int(x, "bytes_in");
             for (const struct json *p = json_at(x, "phase_bytes")->child; p; p = p->next)
-                moved += strcmp(p->key, "none") ? p->integer : 0; /* reading logs: no training */
+                moved += strcmp(p->key, "none") ? p->integer : 0; /* reading logs is not training */
         }
         cr_expect_eq(moved, in, "%s: %ld moved, %ld came in", runs[run], (long)moved, (long)in);
     }

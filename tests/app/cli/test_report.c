@@ -40,8 +40,7 @@ CliTest(cli_report, pictures, 120) {
         snprintf(path, sizeof path, "p/%s.svg", names[i]);
         is_svg(path);
     }
-    cli_well("profile " TINY
-             "--devices 2 --steps 2 --pictures p"); /* the folder is there already */
+    cli_well("profile " TINY "--devices 2 --steps 2 --pictures p"); /* the folder already exists */
     is_svg("p/traffic-dp-loss-in-forward.svg");
 }
 
@@ -49,7 +48,7 @@ CliTest(cli_report, what_cannot_be_written, 120) {
     put_data(32, 16);
     cr_assert_eq(close(open("file", O_CREAT | O_WRONLY, 0666)), 0);
     int files = cli_files();
-    /* told before anything is trained */
+    /* reported before anything is trained */
     cli_fails(1, "nowhere/r|No such file", "train " TINY "--epochs 100000 --report nowhere/r");
     cli_fails(1, "--pictures: file: is not a", "demo " TINY "--epochs 100000 --pictures file");
     cli_fails(1, "--pictures: no/p: the folder cannot be made|No such file",
@@ -59,7 +58,7 @@ CliTest(cli_report, what_cannot_be_written, 120) {
     cli_fails(2, "--model and --json|same file",
               "train " TINY "--model net.duet --json ./net.duet");
     files += 2;
-    /* what failed after the folder was made does not leave it behind */
+    /* a failure after the folder was made removes it */
     cli_fails(1, "out of memory", "train " TINY "--device-memory 2M --batch-size 32 --pictures p");
     cr_expect_eq(cli_files(), files);
 }
@@ -135,7 +134,7 @@ CliTest(cli_report, stopped_half_way, 120) {
     cr_expect_eq(c.status, 128 + SIGTERM, "%s", c.err);
     page_has("r", "Stopped early: ");
     page_has("r", "DDP is missing: it did not finish");
-    page_has("r", "<th scope=\"col\">DP</th>"); /* as far as it came */
+    page_has("r", "<th scope=\"col\">DP</th>"); /* the page shows the run so far */
     cli_free(&c);
     has_runs_to("dp");
     struct json *j = json_of("j");

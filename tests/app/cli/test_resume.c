@@ -192,11 +192,11 @@ CliTest(cli_resume, other_settings_are_refused, 300) {
               "--data-dir e --model mlp --mlp-hidden 20 --optimizer adam --lr 0.01 --resume ck");
     cli_well(RUN "--model mlp --mlp-hidden 20 --optimizer adam --lr 0.01 --resume ck --mode ddp "
                  "--workers 2 --epochs 5 --no-overlap --allreduce tree");
-    /* random data follow from the seed, which is the one to be told */
+    /* random data depend on the seed, which must be given */
 #define DRAWN "train --dataset random --shape 5 --samples 16 --model simple --steps 1 --quiet "
     cli_well(DRAWN "--seed 3 --checkpoint drawn");
     cli_fails(2, "--seed: 4|written with 3", DRAWN "--seed 4 --resume drawn");
-    /* without virtual devices each mode has bits of its own */
+    /* without virtual devices each mode has its own bits */
     cli_well(RUN "--virtual-devices off --mode dp --steps 4 --checkpoint ck");
     cli_fails(2, "--mode: single|written with dp", RUN "--virtual-devices off --resume ck");
     cli_fails(2, "--devices: 4|written with 2",
@@ -224,7 +224,7 @@ CliTest(cli_resume, bad_files_and_words, 120) {
     cli_fails(1, "cannot read: nope", "train --data-dir none --resume nope");
     cli_fails(1, "cannot read: nope", "train --data-dir none --init-from nope");
     cli_fails(1, "cannot write: no/ck", "train --data-dir none --checkpoint no/ck");
-    cli_well(RUN "--init-from ck --steps 1"); /* its weights are those of any file */
+    cli_well(RUN "--init-from ck --steps 1"); /* its weights load like any file's */
 }
 
 /* A run that was complete is evaluated and saves what it has. */

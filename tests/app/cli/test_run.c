@@ -62,7 +62,7 @@ CliTest(cli_run, lines_begin_with_the_rank, 60) {
     cli_free(&c);
     cli_says(0, "[default1]:err 1\n", "run --nproc-per-node 2 --tee 3 ./talk");
     script("long", "head -c 20000 /dev/zero | tr '\\0' x; echo end");
-    cli_says(0, "x\n[default0]:x|xend\n", "run --tee 1 ./long"); /* too long a line is cut */
+    cli_says(0, "x\n[default0]:x|xend\n", "run --tee 1 ./long"); /* a long line is cut */
 }
 
 /* The reader of the output takes its time, and a process that a rank left behind holds the pipe
@@ -93,11 +93,11 @@ CliTest(cli_run, nothing_is_left_running, 60) {
         snprintf(text, sizeof text, "%s\nexit %d", left[i / 2], 7 * (int)(i % 2));
         script("leaves", text);
         int64_t start = now_ns();
-        /* asserts that nobody is left */
+        /* asserts that no process is left */
         cli_says(7 * (int)(i % 2), "", "run --nproc-per-node 2 ./leaves");
         cr_assert_lt(now_ns() - start, 10000000000, "%s", text);
     }
-    /* who ends soon is not hurried */
+    /* a process that ends soon is not killed */
     script("ends", "(sleep 0.2; echo done >word) &\nexit 0");
     cli_well("run ./ends");
     holds("word", "done\n");
@@ -109,7 +109,7 @@ CliTest(cli_run, a_failure_is_reported, 60) {
     script("dies", "[ $RANK = 1 ] && kill -SEGV $$\nexec sleep 20");
     cli_says(128 + SIGSEGV, "duet: rank 1 (pid|ended by signal 11 (Segmentation fault)",
              "run --nproc-per-node 3 ./dies");
-    /* what ranks have started ends with them */
+    /* processes started by ranks end with them */
     script("status", "sleep 20 &\n[ $RANK = 1 ] && exit 42\nsleep 20");
     cli_start(&c, "run --nproc-per-node 2 ./status");
     cli_wait_beside(&c, 1);
@@ -174,7 +174,7 @@ CliTest(cli_run, signals_are_passed_on, 60) {
     static const char *const names[] = {"TERM", "INT", "HUP", "QUIT"};
     enum { SIGNALS = sizeof signals / sizeof *signals };
     struct cli c;
-    for (int i = 0; i < SIGNALS; i++) /* in the background of a script they are ignored */
+    for (int i = 0; i < SIGNALS; i++) /* background jobs of a script ignore these signals */
         signal(signals[i], SIG_DFL);
     script("saves", "(trap '' TERM INT HUP QUIT; exec sleep 100) &\n"
                     "for s in TERM INT HUP QUIT; do trap \"echo $RANK: $s; exit 0\" $s; done\n"
@@ -202,7 +202,7 @@ CliTest(cli_run, signals_are_passed_on, 60) {
         int64_t start = now_ns();
         kill(c.pid, SIGTERM);
         for (siginfo_t ended = {0}; twice && !ended.si_pid; usleep(200)) {
-            /* within a tenth of a second it is still the first one; the last come too late */
+            /* within a tenth of a second it counts as the first; the last ones come too late */
             kill(c.pid, SIGTERM);
             cr_assert_eq(waitid(P_PID, (id_t)c.pid, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
         }

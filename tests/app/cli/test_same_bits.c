@@ -129,8 +129,8 @@ static const struct row {
     {LAST_BATCHES, &JOINED,
      "--data-dir d --epochs 2 --batch-size 8 --join --virtual-devices 8 --momentum 0.9 --model mlp",
      0},
-    /* Three batches an update. Of the ten batches of an epoch the last update has one, which is
-     * short; an update of four leaves two to the last. DDP sums over the ranks once an update. */
+    /* Three batches per update. An epoch has ten batches, so the last update has one, which is
+     * short; updates of four leave two for the last. DDP sums over the ranks once per update. */
     {SUMS, &FOUR, OWN LENET "--epochs 2 --batch-size 11 --lr 0.1 --no-sync-steps 3", 0},
     {SUMS, &FOUR, OWN "--epochs 1 --batch-size 11 --lr 0.1 --no-sync-steps 4 --model convnet", 0},
     {SUMS, &FOUR,
@@ -252,7 +252,7 @@ CliTest(cli_same_bits, layers_that_steps_leave_out, 300) {
               "parameter detection by passing --find-unused-parameters|: right.weight, "
               "right.bias. ",
               "train --mode ddp --data-dir d --model branches --batch-size 16 --quiet");
-    /* no step follows the last one that could fail */
+    /* no step after the last one could fail */
     cli_says(0, "right.weight, right.bias",
              "train --mode ddp --data-dir d --model branches --batch-size 16 --steps 1");
     cli_says(3, "(rank 0: right.weight,",

@@ -129,7 +129,7 @@ CliTest(cli_scale, devices_that_do_not_fit_one_another, 120) {
              SMALL "--batch-size 24 --mode dp --devices 2,3");
     cli_says(0, "^ +2 12-13 +25 .* -$|^bits of 2 devices, lr 0.2: -: virtual devices are off",
              SMALL "--batch-size 25 --devices 1,2 --virtual-devices off");
-    /* a rate too large: no failure, but it is said, and equal NaNs are no proof */
+    /* the rate is too large: that is reported but no failure, and equal NaNs prove nothing */
     cli_says(0,
              "^duet: 2 devices, lr 1e\\+30: loss: not finite|^ +2 +12 +24 .* -$|"
              "^bits of 2 devices, lr 1e\\+30: -: losses that are not finite",

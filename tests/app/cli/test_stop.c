@@ -54,7 +54,7 @@ static void stops(const char *mode, int signal, int to_all, const char *then) {
     cr_expect_str_eq(c.err, line, "%s: %s", what, c.err);
     cli_free(&c);
     cr_expect_geq(steps, 2, "%s", what);
-    /* its files are those of a run of so many steps */
+    /* its files equal those of a run with that many steps */
     cli_well("train " RUN "--epochs 100000 --steps %d --save three --log-loss three.csv", steps);
     cr_expect(cli_same_file("two", "three"), "%s: other weights", what);
     cr_expect(cli_same_file("two.csv", "three.csv"), "%s: other losses", what);

@@ -115,7 +115,7 @@ CliTest(cli_train, narrow_terminal, 120) {
     int rewritten = 0;
     for (const char *at = c.shown; (at = strchr(at, '\r')); at++) {
         size_t length = strcspn(at + 1, "\r\n");
-        if (at[1 + length] != '\r' || at[2 + length] == '\n') continue; /* it keeps its line */
+        if (at[1 + length] != '\r' || at[2 + length] == '\n') continue; /* it stays on its line */
         rewritten++;
         cr_expect_lt(length, COLUMNS, "'%.*s'", (int)length, at + 1);
     }
@@ -136,7 +136,7 @@ CliTest(cli_train, more_steps_than_an_int, 120) {
         cr_assert(from && fgets(line, sizeof line, from));
     /* (2^31 - 2) / 2200, rounded up */
     cr_expect(strstr(line, "epoch 1/976129 ") && strstr(line, "step 2200 "), "%s", line);
-    pclose(from); /* the command ends, since its reader has gone */
+    pclose(from); /* the command ends because its reader has closed the pipe */
 }
 
 /* --steps ends a run in the middle of an epoch, in a later epoch, or not before the epochs end. */
@@ -144,7 +144,7 @@ CliTest(cli_train, steps_and_files, 120) {
     static const struct {
         int steps, done, epochs;
     } table[] = {{1, 1, 1}, {3, 3, 1}, {4, 4, 2}, {8, 8, 3}, {1000, 9, 3}};
-    put_data(61, 20); /* 20 in a batch: four steps an epoch, and three with --drop-last */
+    put_data(61, 20); /* batches of 20: four steps per epoch, three with --drop-last */
     for (int m = test_short() ? 2 : 0; m < 3; m++)
         for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
             cli_well(

@@ -123,7 +123,7 @@ CliTest(cli_words, defaults_as_stated, 120) {
     } optimizers[] = {{"adam", "--lr 0.001 --weight-decay 0", 0.001},
                       {"adamw", "--lr 0.001 --weight-decay 0.01", 0.001},
                       {"adadelta", "--lr 1 --weight-decay 0", 1}};
-    for (int i = 0; i < 3; i++) { /* each has numbers of its own */
+    for (int i = 0; i < 3; i++) { /* each has its own numbers */
         cli_well("train --data-dir d --steps 2 --quiet --save a --optimizer %s --json aj",
                  optimizers[i].name);
         cli_well("train --data-dir d --steps 2 --quiet --save b --optimizer %s %s",

@@ -110,7 +110,7 @@ Test(trust, the_table_is_that_of_the_rows_held_out_and_ten_rows_can_be_typed, .t
         if (!strncmp(line, "error to expect", 15)) in_table = 1;
         if (in_table) checked += check_row(line);
         const char *share = strstr(line, " %), its median");
-        if (share) shares += atof(share - 4) >= 90; /* per cent of the rows held out */
+        if (share) shares += atof(share - 4) >= 90; /* percent of the held-out rows */
         if (!strncmp(line, "    duet ", 9) && ++count % 44 == 0) expect_same(row, line);
     }
     cr_expect_eq(pclose(f), 0);

@@ -29,7 +29,7 @@ static inline struct doctor_config faulty_config(void) {
     struct doctor_config config = doctor_config_default();
     config.target = DOCTOR_CPU;
     config.quick = 1;
-    config.seed = 2;      /* the same data every time */
+    config.seed = 2;      /* gives the same data every time */
     config.timeout = 100; /* enough on a busy machine, under a sanitizer; tests of hangs set less */
     config.open_device = open_faulty;
     return config;

@@ -15,7 +15,7 @@ static struct findings *examine_gpus(doctor_check *check, int gpus, double timeo
     snprintf(count, sizeof count, "%d", gpus);
     setenv("EMULATED_GPUS", count, 1);
     config.target = DOCTOR_CUDA;
-    config.open_device = device_open; /* correct devices; ranks are started by fork alone */
+    config.open_device = device_open; /* correct devices; ranks are started only by fork */
     config.timeout = timeout;
     return examine_on(check, &config, gpus);
 }
@@ -135,7 +135,7 @@ Test(doctor_cuda, broken_peer_access, .timeout = 100) {
                   strstr(row->measured, "iommu=pt, or set NCCL_P2P_DISABLE=1"),
               "%s", row->measured);
     findings_free(f);
-    setenv("NCCL_P2P_DISABLE", "1", 1); /* the way out */
+    setenv("NCCL_P2P_DISABLE", "1", 1); /* the workaround */
     f = examine_gpus(check_peers, 2, 60);
     only_off(f, "");
     findings_free(f);

@@ -4,9 +4,9 @@
 
 /* ---- allreduce ---- */
 
-enum { LEAST_ALGORITHMS = 8 }; /* there are more rows than that over 2 and 4 ranks */
+enum { LEAST_ALGORITHMS = 8 }; /* 2 and 4 ranks together have more rows than this */
 
-static int calls_made; /* by rank 1 */
+static int calls_made; /* calls made by rank 1 */
 
 /* Rank 1 leaves out its calls from the fourth on, so that the others wait for it. */
 static int forgetful(struct stream *stream, const char *span_name, uint64_t span_bytes,
@@ -21,7 +21,7 @@ static void forgets(struct device_ops *ops) {
 
 Test(doctor_ranks, a_rank_that_does_not_come, .timeout = 200) {
     struct doctor_config config = faulty_config();
-    config.timeout = test_short() ? 3 : 2; /* seconds; a wait of a rank ends after half of it */
+    config.timeout = test_short() ? 3 : 2; /* seconds; a rank's wait ends after half of that */
     plant = forgets;
     struct findings *f = examine(check_allreduce, &config);
     int off = findings_count(f, FINDING_OFF);

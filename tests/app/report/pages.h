@@ -65,7 +65,7 @@ static inline struct run_record full_record(enum run_mode mode, int devices) {
 static inline char *page_text(struct page *page, size_t *bytes) {
     static struct origin origin;
     static char *words[] = {"duet", "train", "--data-dir", "</script><script>alert(1)</script>"};
-    static char *text; /* of a local one gcc believes that the caller still writes to it */
+    static char *text; /* static: gcc thinks that the caller writes to a local one */
     FILE *file = open_memstream(&text, bytes);
     origin = (struct origin){.words = words, .word_count = 4, .cores = 2, .memory = 1 << 30};
     strcpy(origin.date, "2026-03-01T12:30:05Z"), strcpy(origin.duet, "0.1.0");

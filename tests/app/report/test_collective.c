@@ -154,7 +154,7 @@ Test(report_collective, bytes_are_those_of_the_formulas, .timeout = 60) {
                                   f->textbook_in);
                 }
                 cr_assert(collective_is_equal(&c));
-                c.traffic[n > 1 ? 1 : 0] += 4; /* a difference is seen */
+                c.traffic[n > 1 ? 1 : 0] += 4; /* a difference is noticed */
                 cr_assert_not(collective_is_equal(&c));
                 collective_free(&c);
             }

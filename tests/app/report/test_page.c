@@ -36,7 +36,7 @@ static void is_well_formed(const char *html) {
         if (closes || (strcmp(name, "script") && strcmp(name, "style"))) continue;
         char close[32];
         snprintf(close, sizeof close, "</%s>", name);
-        at = strstr(end, close) - 1; /* what is inside is no HTML */
+        at = strstr(end, close) - 1; /* its content is not HTML */
     }
     cr_assert_eq(depth, 0, "<%s> is not closed", open[0]);
 }
@@ -49,7 +49,7 @@ static void check_page(struct page *page, const char *has_word, const char *has_
     cr_expect(strstr(text, has_word), "no '%s'", has_word);
     cr_expect(!has_not || !strstr(text, has_not), "'%s'", has_not);
     cr_expect_lt(bytes, 2000000);
-    /* a loss may be, and a table then says so; a place in a picture may not */
+    /* a loss may be NaN, and a table then says so, but no coordinate in a picture */
     cr_expect(!strstr(text, "=\"nan") && !strstr(text, "=\"-nan") && !strstr(text, "Mnan") &&
                   !strstr(text, ",nan"),
               "a place is no number");
@@ -174,7 +174,7 @@ Test(page, what_is_missing_is_said, .timeout = 60) {
         span_log_free(&runs[i].kept);
         runs[i].steps = runs[i].epoch_count = runs[i].samples = 0;
         runs[i].training_seconds = 0;
-        /* one that was resumed at its end is only evaluated */
+        /* a run resumed at its end is only evaluated */
         struct span s = {.phase = PHASE_EVALUATE, .start_ns = 10, .end_ns = 20};
         span_log_init(&runs[i].kept, 1), span_add(&runs[i].kept, &s);
     }

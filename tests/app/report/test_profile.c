@@ -144,7 +144,7 @@ Test(profile, findings, .timeout = 30) {
     struct device_record *first = &dp.device[0];
     lif.loss_in_forward = 1;
     dp.cores = lif.cores = ddp.cores = 2;
-    /* of 5 MiB over the others 3 are outputs, 1 is input and 1 the optimizer's */
+    /* of the 5 MiB more than the others, 3 are outputs, 1 is input and 1 the optimizer's */
     first->memory.at_peak[MEM_ACTIVATIONS] -= 5 * MIB;
     first->memory.at_peak[MEM_GATHERED] = 3 * MIB;
     first->memory.at_peak[MEM_INPUT] = first->memory.at_peak[MEM_OPTIMIZER] = MIB;
@@ -192,7 +192,7 @@ Test(profile, findings, .timeout = 30) {
         free(text);
     }
     dp.computed = 0;
-    /* another program had a core of DDP's */
+    /* another program used one of DDP's cores */
     dp.cores = ddp.cores = 4, ddp.device[1].no_core_ns = (int64_t)(ddp.training_seconds * 0.4e9);
     text = one_line(text_of(findings, NULL));
     has(text, "^the machine was busy: DDP waited for a CPU core 40 % of its time: do not trust "

@@ -61,7 +61,7 @@ Test(report, compare_table, .timeout = 30) {
     run[2] = make(MODE_DDP, 3);
     /* whole epochs, except in DDP */
     run[0].steps_per_epoch = run[1].steps_per_epoch = STEPS;
-    run[2].training_seconds = 400; /* on a machine that is slow */
+    run[2].training_seconds = 400; /* on a slow machine */
     char *head = text_of(usual_table, run);
     has(head, "^seconds per epoch, extrapolated ");
     has(head, "^  idle .* 39992 \\| 39994$");

@@ -38,7 +38,7 @@ static char *written(const struct trace_run *runs, int count) {
     char *text = NULL;
     size_t bytes;
     struct atomic_file file = {.file = open_memstream(&text, &bytes)};
-    /* it closes the file */
+    /* chrome_trace_write closes the file */
     cr_assert_eq(chrome_trace_write(&file, "t", runs, count), OK, "%s", error_message());
     return text;
 }

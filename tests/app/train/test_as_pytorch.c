@@ -46,7 +46,7 @@ static void check(const char *golden, const char *model, int batch, int side, in
         if (mode == MODE_DDP) cr_expect_eq(p.device[3].total_peak, p.device[0].total_peak);
     }
     c.mode = MODE_FSDP;
-    snprintf(c.fsdp.units, sizeof c.fsdp.units, "0.000001"); /* each layer is one */
+    snprintf(c.fsdp.units, sizeof c.fsdp.units, "0.000001"); /* each layer is a unit */
     for (c.fsdp.keep = 0; c.fsdp.keep < 2; c.fsdp.keep++) {
         cr_assert(!as_pytorch(&c, &p), "%s: %s", golden, error_message());
         near(golden, c.fsdp.keep ? "fsdp-keep" : "fsdp", 0, "peak", p.device[0].total_peak);

@@ -65,7 +65,7 @@ CliTest(passes, have_masks_of_their_own, 120) {
                "f=train-labels-idx1-ubyte && (printf '\\0\\0\\10\\1\\0\\0\\0\\20'; tail -c +9 "
                "$f; tail -c +9 $f) >x && mv x $f"),
         0);
-    one.update.lr = two.update.lr = 0; /* the parameters stay: losses differ by masks alone */
+    one.update.lr = two.update.lr = 0; /* parameters stay, so losses differ only by masks */
     one.data.shuffle = two.data.shuffle = 0;
     run(&one, &a); /* two steps: batches 0 and 1 are equal */
     run(&two, &b);

@@ -54,7 +54,7 @@ CliTest(session, a_lost_thread_keeps_what_it_uses, 60) {
     void *memory;
     cr_assert_eq(device_alloc(s.device[1], &memory, 1024, MEM_WORKSPACE), OK, "%s",
                  error_message());
-    gate.open = 1; /* it goes on: the rest of its backward, on its device */
+    gate.open = 1; /* the thread continues with its backward, on its device */
     for (int i = 0; i < 20000 && gate.fired < s.model.param_count; i++)
         usleep(1000);
     cr_assert_eq(gate.fired, s.model.param_count, "the thread has not made its gradients");

@@ -196,7 +196,7 @@ Test(verdict, results_differ, .timeout = 30) {
     v = judge(&single, &ddp);
     text = printed(&v, &single, &ddp);
     cr_assert(strstr(text, "first difference: the loss of step 0 is 4, not 2"), "%s", text);
-    ddp.losses[0] = 2, ddp.losses[1] = NAN; /* on one side alone */
+    ddp.losses[0] = 2, ddp.losses[1] = NAN; /* only on one side */
     v = judge(&single, &ddp);
     cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 1 && v.result);
     record_free(&single), record_free(&ddp);

@@ -94,10 +94,10 @@ Test(worker, threads_run_at_the_same_time_and_a_task_can_be_taken_back) {
         tasks[i] = (struct task){.run = take_note, .context = &notes[i]};
         worker_give(worker, &tasks[i]);
     }
-    gates[1] = 1; /* the second one ends, though the first is under way */
+    gates[1] = 1; /* the second one ends while the first is still running */
     cr_assert(worker_wait(worker, &tasks[1], WORKER_NEVER));
     cr_assert(!worker_take_back(worker, &tasks[1]));
-    while (worker_take_back(worker, &tasks[2])) /* until the thread has begun it */
+    while (worker_take_back(worker, &tasks[2])) /* until the thread has started it */
         worker_give(worker, &tasks[2]), usleep(1000);
     struct note unused = {.count = &count};
     struct task never = {.run = take_note, .context = &unused};
@@ -110,7 +110,7 @@ Test(worker, threads_run_at_the_same_time_and_a_task_can_be_taken_back) {
 
 /* A thread that does not come back keeps its worker, which stays as it is. */
 Test(worker, a_lost_thread_keeps_its_worker) {
-    static struct worker *worker; /* nobody frees it: not a leak that a sanitizer should see */
+    static struct worker *worker; /* static, so that sanitizers do not report a leak */
     static atomic_int count, gate;
     static struct note note = {.count = &count, .gate = &gate};
     static struct task task = {.run = take_note, .context = &note};

@@ -16,7 +16,7 @@
 /* What ranks report to the test, in memory that is shared over fork. */
 struct page {
     int pids[MAX_DEVICES];
-    int codes[MAX_DEVICES];        /* of the call that ended the rank's work; -1: none yet */
+    int codes[MAX_DEVICES];        /* code of the call that ended the rank's work; -1: none yet */
     char texts[MAX_DEVICES][1024]; /* its error text */
     int ready;                     /* how many ranks are where the test wants them; atomic */
     struct comm_flag never_posted __attribute__((aligned(128)));

@@ -78,7 +78,7 @@ static int descriptor_entry(void *context) {
     for (int i = 0; i < 20; i++)
         RANK_OK(comm, test->page, comm_pass_descriptors(comm, own, NULL));
     if (own >= 0) close(own);
-    int next = open("/dev/null", O_RDONLY | O_CLOEXEC); /* gets the lowest number that is free */
+    int next = open("/dev/null", O_RDONLY | O_CLOEXEC); /* gets the lowest free number */
     close(next);
     RANK_CHECK(comm, test->page, next < 64 + 2 * world, ": descriptor %d: leaked", next);
     return end_rank(comm, OK);
@@ -241,7 +241,7 @@ Test(comm, programs_by_exec, .timeout = 30) {
     cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);
     snprintf(number, sizeof number, "%d", ends[1]);
     unsetenv("OMP_NUM_THREADS");
-    setenv("RANK", "77", 1); /* as in a job started by a rank of another: the launcher's own wins */
+    setenv("RANK", "77", 1); /* as if another job's rank started this one: the launcher's wins */
     struct launch launch = {.world_size = world,
                             .argv = argv,
                             .program = BUILD_DIR "/tests/core/comm/helper_comm",

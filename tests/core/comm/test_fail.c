@@ -32,7 +32,7 @@ static const char *const PHASE_NAMES[PHASES] = {
 
 struct kill_case {
     struct job_case job;    /* victim, phase; kind: the signal */
-    struct comm_flag *flag; /* that nobody ever posts */
+    struct comm_flag *flag; /* a flag that no rank ever posts */
 };
 
 /* What a rank does while its GPU waits: it looks now and then and does other work in between. */
@@ -187,13 +187,13 @@ Test(comm_fail, ranks_stopped, .timeout = 60) {
 enum kind {
     OWN_STATUS,     /* exits with 7 and reports nothing */
     OWN_ERROR,      /* calls comm_abort, exits with 3 */
-    ABORT_ONLY,     /* calls comm_abort, then goes on for ever */
+    ABORT_ONLY,     /* calls comm_abort, then runs forever */
     ENDS_UNNOTICED, /* exits with 0 without comm_close */
     LEAVES,         /* calls comm_close and exits with 0 while the others wait for it */
     NEVER_JOINS,    /* exits with 0 without comm_open */
-    ALL_AT_ONCE,    /* every rank fails with an error of its own */
-    GATHER_BYTES,   /* brings another size to comm_gather than the others */
-    COMES_LATE,     /* comes to the rendezvous after the others' deadline */
+    ALL_AT_ONCE,    /* every rank fails with its own error */
+    GATHER_BYTES,   /* passes another size to comm_gather than the others */
+    COMES_LATE,     /* joins the rendezvous after the others' deadline */
     OPEN_FAILS,     /* cannot join: its environment is wrong */
 };
 
@@ -256,7 +256,7 @@ Test(comm_fail, root_causes, .timeout = 60) {
     static const struct {
         int kind, code, status;
         const char *text;  /* part of the launcher's */
-        const char *peers; /* part of each survivor's; NULL: not looked at */
+        const char *peers; /* part of each survivor's message; NULL: not checked */
     } CASES[] = {
         {OWN_STATUS, ERR_FAILED, 7, ") ended with status 7", "a peer failed first: rank 1"},
         {OWN_ERROR, ERR_CHECK, 3, "rank 1: loss: nan: lower --lr",
@@ -319,7 +319,7 @@ static int late_entry(void *context) {
     struct kill_case call = {*test, &test->page->never_posted};
     struct comm *comm = join(test);
     if (!comm) return 1;
-    if (comm_rank(comm) >= test->victim) { /* these never come, and leave when the job is aborted */
+    if (comm_rank(comm) >= test->victim) { /* these never join, and leave when the job is aborted */
         while (!comm_check(comm))
             sleep_ms(5);
         return fail_rank(comm, test->page, ERR_PEER);

@@ -23,7 +23,7 @@ static int leaving_entry(void *context) {
     }
     while (comm_check(comm) == OK)
         sleep_ms(1);
-    for (int i = 0; i < 20; i++) /* in pieces: a long sleep would be over after the stop */
+    for (int i = 0; i < 20; i++) /* in pieces: one long sleep would end during the stop */
         sleep_ms(5);
     return fail_rank(comm, test->page, comm_check(comm));
 }

@@ -48,7 +48,7 @@ static void check_strided(int V, int W, int length, int B, int k, const int32_t 
     }
     cr_assert_eq(at, plan.n);
     int sum = 0;
-    for (int r = 0; r < W; r++) { /* planned alone, a device gets its part of the same plan */
+    for (int r = 0; r < W; r++) { /* planned by itself, a device gets its part of the same plan */
         int32_t own[MOST];
         struct batch_plan one;
         batch_plan(&s, order, length, B, k, r, 1, &one, own);

@@ -109,7 +109,7 @@ Test(idx, gzip, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
     idx_free(&x);
     for (size_t cut = 2; cut < n; cut++)
         bad_idx("short.gz", gz, cut, "truncated");
-    for (size_t cut = 0; cut <= sizeof pictures; cut++) { /* members, one behind the other */
+    for (size_t cut = 0; cut <= sizeof pictures; cut++) { /* gzip members, one after the other */
         size_t first = pack(pictures, cut, twice);
         first += pack(pictures + cut, sizeof pictures - cut, twice + first);
         put(in("members.gz"), twice, first);

@@ -94,7 +94,7 @@ Test(dataset_tensors, pictures_targets_and_the_test_part, .timeout = 30, .init =
     dataset_free(&set);
     cr_expect_eq(dataset_has_test(&c), 1);
     const struct sample_part of_one = {3, 256, 0}, of_columns = {3, 2, 256};
-    for (int i = 0; i < 2; i++) { /* random numbers would be below 2, those of a file are not */
+    for (int i = 0; i < 2; i++) { /* random numbers would be below 2, the file's are not */
         c.parts = i ? &of_columns : &of_one, c.part_count = 1;
         opened(&set, &c, 1);
         cr_expect(set.numbers && set.numbers[1] == 51);
@@ -113,7 +113,7 @@ static void refused(const struct item *x, const struct item *y, size_t cut, int 
     const struct item items[] = {*x, *y};
     struct dataset_config c = config();
     struct dataset set;
-    /* the first number of a sample is any where it is no token */
+    /* the first number of a sample may be anything if it is not a token */
     const struct sample_part parts[] = {{1, 0, 0}, {2, below, 0}}, all = {3, below, 0};
     c.parts = below == 2 ? parts : &all, c.part_count = below == 2 ? 2 : !!below;
     c.targets = targets;

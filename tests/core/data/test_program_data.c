@@ -17,7 +17,7 @@ static void make_arrays(void) {
         bytes[i] = (uint8_t)(i * 41 % 256);
     }
     for (int i = 0; i < COUNT; i++) {
-        labels[i] = i * 100; /* no byte holds them */
+        labels[i] = i * 100; /* too large for a byte */
         for (int k = 0; k < OUTPUTS; k++)
             targets[i * OUTPUTS + k] = (float)(i - k) / 3;
     }

@@ -85,7 +85,7 @@ Test(api_uploads, arrive_while_kernels_run, .timeout = 60) {
     atomic_store(&open_gate, 1);
     MUST(duet_device_sync(device));
     cr_assert(shows(b[PLACES].samples, numbers + (ptrdiff_t)PLACES * BATCH * K, bytes));
-    duet_loader_free(loader); /* in the middle of an epoch, with batches on their way */
+    duet_loader_free(loader); /* in the middle of an epoch, with batches in flight */
     duet_dataset_free(set);
     duet_devices_close(&device, 1);
 }
@@ -137,7 +137,7 @@ static void train(const struct run *r, int ahead, int workers, float *weights) {
             if (ahead) {
                 cr_assert(duet_tensor_rank(b.samples) == 2 && duet_tensor_dim(b.samples, 0) == b.n);
                 cr_assert(duet_tensor_rank(b.answers) == (r->with_targets ? 2 : 1));
-                duet_tensor_free(b.samples); /* it is the loader's: nothing happens */
+                duet_tensor_free(b.samples); /* belongs to the loader, so nothing happens */
                 MUST(step(r, b.samples, b.answers, b.n));
                 continue;
             }

@@ -56,7 +56,7 @@ static int child(int k) {
     int code = device_open(&d, &config);
     if (!code) code = use(d);
     device_close(d);
-    if (!code) return FINE; /* a call that may fail, one of close, or there are fewer than k */
+    if (!code) return FINE; /* a harmless failure, or one in close, or fewer than k calls */
     if (!strstr(error_message(), "cuda")) return NO_WORDS;
     return emulated.gpus[0].used ? LOST_MEMORY : TOLD;
 }
@@ -109,7 +109,7 @@ Test(cuda, a_fault_stays_names_op_and_step_and_travels_by_events, .timeout = 30)
     MUST_SAY("fill of step 12");
     MUST_SAY("cudaErrorIllegalAddress");
     snprintf(text, sizeof text, "%s", error_message());
-    emulated.gpus[0].fault = cudaSuccess; /* were it to heal, the stream would not */
+    emulated.gpus[0].fault = cudaSuccess; /* even if the GPU healed, the stream would not */
     cr_assert_eq(test_fill(s, x, 4, 3), ERR_FAILED);
     cr_assert_str_eq(error_message(), text);
     cr_assert_eq(event_record(event, s), ERR_FAILED);
@@ -152,7 +152,7 @@ Test(cuda, work_that_never_ends_meets_the_deadline, .timeout = 60) {
                  "still on its way on the other stream");
     MUST(stream_sync(device_compute(d)));
     event_destroy(event);
-    device_close(d); /* ends: what a kernel may still use is not given back */
+    device_close(d); /* ends, but memory that a kernel may still use is not freed */
     cr_assert_gt(emulated.gpus[0].used, 0);
     open = 1;
 }

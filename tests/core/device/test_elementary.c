@@ -31,7 +31,7 @@ POINTED(sin) POINTED(cos) POINTED(round) POINTED(floor)
 }
 
 Test(elementary, agrees_with_long_double) {
-    const double units = 0x1p-50; /* four in the last place: the roundings of some last steps */
+    const double units = 0x1p-50; /* four ulp, for the roundings of the last steps */
     for (int sign = -1; sign <= 1; sign += 2) {
         agree("exp", here_exp, expl, sign, -149, 10, units);
         agree("expm1", here_expm1, expm1l, sign, -149, 10, units);
@@ -41,7 +41,7 @@ Test(elementary, agrees_with_long_double) {
         agree("erfc", here_erfc, erfcl, sign, -149, 2, 8 * units);
         agree("erfc", here_erfc, erfcl, sign, 2, 4, 128 * units);
     }
-    for (int sign = -1; sign <= 1; sign += 2) { /* of all floats */
+    for (int sign = -1; sign <= 1; sign += 2) { /* over all floats */
         agree("sin", here_sin, sinl, sign, -149, 127, units);
         agree("cos", here_cos, cosl, sign, -149, 127, units);
         agree("round", here_round, rintl, sign, -149, 127, 0);

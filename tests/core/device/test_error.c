@@ -118,7 +118,7 @@ Test(error, a_wait_ends_with_the_job_and_its_words, .timeout = 30) {
                      "long before the 20 s that any of them may last");
         gate.open = 1;
         job.begins_at = 1 << 30;
-        MUST(stream_sync(device_comm(d))); /* it had no error of its own */
+        MUST(stream_sync(device_comm(d))); /* the stream had no error of its own */
         event_destroy(event);
         device_close(d);
     }

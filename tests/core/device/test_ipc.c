@@ -49,7 +49,7 @@ static int other_rank(int socket) {
         void *memory;
         if (!receive_parcel(socket, &parcel, &fd)) return 11;
         if (device_import(d, &parcel.handle, fd, &memory)) return 12;
-        close(fd); /* the mapping stays */
+        close(fd); /* the mapping survives */
         for (int j = 0; j < parcel.count; j++)
             ((float *)memory)[j] *= 2;
         if (parcel.handle.pid != getppid() || parcel.handle.device != 0) status = 13;

@@ -8,7 +8,7 @@ Test(late, nothing_happens_before_somebody_waits, .timeout = 30) {
     for (int i = 0; i < 2; i++) {
         int ran = 0;
         MUST(call_count_up(streams[i], &ran));
-        usleep(20000); /* time enough for a thread that would run it */
+        usleep(20000); /* enough time for a thread to run it */
         cr_assert_eq(ran, 0, "stream %d ran without being asked", i);
         MUST(stream_sync(streams[i]));
         cr_assert_eq(ran, 1);
@@ -54,7 +54,7 @@ Test(late, an_event_forces_what_is_before_it_and_no_more, .timeout = 30) {
     MUST(event_record(middle, a));
     MUST(call_count_up(a, &after));
     MUST(call_count_up(b, &other_before));
-    MUST(stream_wait(b, middle)); /* b demands it when it gets there */
+    MUST(stream_wait(b, middle)); /* b will demand it when it reaches this wait */
     MUST(event_record(end, b));
     MUST(call_count_up(b, &other_after));
     MUST(event_sync(end));

@@ -77,8 +77,7 @@ Test(memory, many_holes_may_open_without_an_allocation_between, .timeout = 30) {
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < COUNT; i++)
             MUST(device_alloc(d, &piece[i], 256, MEM_INPUT));
-        for (int i = round; i < COUNT;
-             i += 2) /* each free makes a range of its own: 2,500 of them */
+        for (int i = round; i < COUNT; i += 2) /* each free makes a separate range: 2,500 of them */
             device_free(d, piece[i]);
         for (int i = 1 - round; i < COUNT; i += 2)
             device_free(d, piece[i]);

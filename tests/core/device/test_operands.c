@@ -18,7 +18,7 @@ Test(operands, must_lie_in_the_devices_own_memory, .timeout = 30) {
               *freed = test_floats(d, 64), host[64] = {0}, last = 0;
         device_free(d, freed);
         float *foreign[] = {theirs, freed, host, mine + 1, mine - 64};
-        /* on a GPU the workspace lies before `mine` */
+        /* on a GPU the workspace is located before `mine` */
         int cases = all_kinds[k] == DEVICE_CUDA ? 4 : 5;
         for (int i = 0; i < cases; i++) {
             cr_assert_eq(test_fill(s, foreign[i], 64, 1), ERR_FAILED, "case %d", i);

@@ -10,7 +10,7 @@
 enum { V = 4, MOST = 1 << 14, MOST_W = 4, MOST_B = 2, MOST_Y = 3 };
 
 struct shape {
-    int rank, dims[4], factor; /* factor: of the numbers of a leaf, in golden_value */
+    int rank, dims[4], factor; /* factor: scales the numbers of a leaf in golden_value */
 };
 
 enum {
@@ -18,7 +18,7 @@ enum {
     C_TOKENS = 2, /* the constant holds indices */
     OWN = 4,      /* x has the numbers NAME_x of the file, in place of a formula's */
     WIDE = 8,     /* parameters are as wide as x, not half as wide */
-    NO_FACT = 16, /* the file holds nothing about it */
+    NO_FACT = 16, /* the file has no facts about it */
     CORNERS = 32  /* its slope jumps, so differences do not show its gradient */
 };
 
@@ -28,9 +28,9 @@ struct row {
     duet_var *(*call)(struct call *c);
     struct shape x;         /* dims[0]: of the facts */
     struct shape w[MOST_W]; /* parameters */
-    struct shape b[MOST_B]; /* further leaves; with one the row runs on one device alone */
+    struct shape b[MOST_B]; /* more leaves; with any, the row runs on one device only */
     struct shape c;         /* a constant */
-    int samples;            /* of the pass; 0: x.dims[0]. Given: the row runs on one device alone */
+    int samples;            /* of the pass; 0: x.dims[0]. If given: only on one device */
     int scale;              /* of x, for the facts; 0: 1 */
     int is;
 };

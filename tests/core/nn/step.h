@@ -20,7 +20,7 @@ static inline void open_net(struct net *net, enum device_kind kind, int math) {
 struct seen {
     struct net *net;
     int fired, order[2 * NET_PARAMS];
-    float grad[NET_PARAMS][128]; /* as the stream has it where the hook enqueues its copy */
+    float grad[NET_PARAMS][128]; /* its value on the stream when the hook enqueues the copy */
     int fail_at;
 };
 

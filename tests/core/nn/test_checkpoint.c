@@ -107,7 +107,7 @@ static void check_resume(const char *kind, const struct duet_optimizer_options *
     MUST(duet_checkpoint_save(&c, file));
     program_close(&p);
     program_open(&p, kind, o);
-    train(&p, lr, 0, 1); /* whatever the new program has is replaced */
+    train(&p, lr, 0, 1); /* the new program's state is all replaced */
     c = (struct duet_checkpoint){.params = p.params, .optimizer = p.optimizer, .tape = p.tape};
     MUST(duet_checkpoint_load(&c, file));
     cr_assert(c.epoch == 3 && c.step == 2);

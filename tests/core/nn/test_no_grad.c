@@ -96,7 +96,7 @@ static int step_both(struct bed *b, int used) {
     int code, rank = b->me;
     TRY(duet_tensor_read(duet_params_grad(b->params, EXTRA), grad));
     HOLDS(!used == !memcmp(grad, zeros, sizeof zeros));
-    TRY(duet_clip_grad_norm(b->params, 1e9, NULL)); /* writes nothing that was not there */
+    TRY(duet_clip_grad_norm(b->params, 1e9, NULL)); /* creates no gradient that was missing */
     TRY(duet_optimizer_step(b->optimizer));
     if (used) {
         TRY(duet_tensor_write(duet_params_grad(b->judged, 0), grad));

@@ -212,7 +212,7 @@ Test(optimizer, has_the_numbers_of_pytorch, .timeout = 60) {
                 equal += after[i] == single[i];
                 moved += after[i] != (float)start;
                 double off = fabs(after[i] - exact) / bound;
-                if (!(off <= worst)) worst = off; /* also where it is not a number */
+                if (!(off <= worst)) worst = off; /* true for NaN, too */
             }
             cr_expect_lt(worst, 1, "case %d: %g of the bound", which, worst);
             cr_expect_geq(equal, COUNT - (sgd ? 0 : BY_ITS_ROOT),

@@ -27,7 +27,7 @@ Test(api_params, start_and_step, .timeout = 30) {
         MUST(duet_tensor_read(duet_params_grad(params, 0), back));
         for (int i = 0; i < 6; i++)
             cr_assert_eq(back[i], 0);
-        duet_tensor_free(duet_params_value(params, 0)); /* belongs to `params`: nothing happens */
+        duet_tensor_free(duet_params_value(params, 0)); /* owned by `params`: no effect */
 
         MUST(duet_tensor_write(duet_params_grad(params, 0), g));
         MUST(duet_sgd(params, 0.3, 7));

@@ -67,7 +67,7 @@ static void views_on(duet_device **devices) {
     MUST(duet_tensor_rows(&inner, all, 4, 6));
     MUST_FAIL(duet_tensor_copy(view, inner), DUET_USAGE, "overlap");
     MUST_FAIL(duet_tensor_add(view, inner), DUET_USAGE, "overlap");
-    duet_tensor_free(all); /* the memory stays for the views */
+    duet_tensor_free(all); /* the views keep the memory alive */
     duet_tensor_free(inner);
     check_numbered(view, 6, 2 * COLUMNS);
     duet_tensor_free(view);
@@ -292,7 +292,7 @@ Test(api_parts, clip_of_numbers_that_are_not_finite, .timeout = 30) {
     cr_assert(isnan(back[0]), "NaN spoils all");
     MUST(duet_tensor_write(duet_params_grad(params, 0), (float[2]){3e38f, -3e38f}));
     MUST(duet_tensor_write(duet_params_grad(params, 1), &b));
-    MUST(duet_clip_grad_norm(params, 1, &norm)); /* the squares have no room in a float */
+    MUST(duet_clip_grad_norm(params, 1, &norm)); /* the squares overflow a float */
     cr_assert_float_eq(norm, sqrt(2) * 3e38, FLOAT_CLOSE * 3e38);
     MUST_FAIL(duet_clip_grad_norm(params, NAN, NULL), DUET_USAGE, "nan");
     duet_params_free(params);

@@ -118,7 +118,7 @@ Test(refused, in_one_line_that_says_why, .timeout = 30) {
     MUST(duet_tape_begin(b.t, b.params, SAMPLES, DUET_TRAIN));
     cr_assert_eq(duet_backward(b.t, duet_tanh(b.t, duet_leaf(b.t, b.floats)), NULL), DUET_USAGE);
     cr_assert(strstr(duet_error(), "only for scalar outputs"), "%s", duet_error());
-    /* BatchNorm: what has no statistics, of the set or of the batch */
+    /* BatchNorm without statistics, running or of the batch */
     MUST(duet_tape_begin(b.t, b.params, SAMPLES, DUET_EVALUATE));
     duet_var *x = duet_reshape(b.t, duet_input(b.t, b.floats3), 4, I(-1, 4, 3, 1));
     cr_assert_null(duet_batch_norm(b.t, x, BIAS, BIAS, DUET_NO_BUFFERS, 1e-5, 0.1, 0));

@@ -24,7 +24,7 @@ Test(step_times, median_and_spread, .timeout = 30) {
         values[i] = i * 37 % 101;
     median_and_spread(values, 101, &median, &spread);
     cr_expect(median == 50 && spread == 34);
-    /* One step that was disturbed moves neither. */
+    /* One disturbed step moves neither. */
     values[100] = 1000000;
     median_and_spread(values, 101, &median, &spread);
     cr_expect(median == 50 && spread == 34, "%ld %ld", (long)median, (long)spread);
@@ -41,7 +41,7 @@ Test(step_times, of_a_run, .timeout = 30) {
             s.cpu_ns = 10 + step;
             step_times_add(&times, &s, FIRST);
         }
-    /* of these none counts */
+    /* none of these counts */
     struct span other = span_of(FIRST, PHASE_EVALUATE, 1, 5000);
     step_times_add(&times, &other, FIRST);
     other = span_of(FIRST, PHASE_FORWARD, 1, 5000), other.waiting = 1;

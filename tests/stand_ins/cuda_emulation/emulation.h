@@ -84,12 +84,12 @@ enum { GPU_LIMIT = 16 };
 struct gpu {
     /* the number on the machine; CUDA_VISIBLE_DEVICES makes the index into emulated.gpus another */
     int number;
-    atomic_int fault; /* cudaError_t: the context's fault, which stays */
+    atomic_int fault; /* cudaError_t: the context's sticky fault */
     atomic_size_t used;
     atomic_uint peers;   /* bit g: access was enabled */
     atomic_int context;  /* 1: this process has one */
     atomic_int streams;  /* ever created */
-    cudaStream_t legacy; /* made when first asked for */
+    cudaStream_t legacy; /* created on first use */
 };
 
 /* 1: GPU number a may reach the memory of GPU number b, another one. */
@@ -99,7 +99,7 @@ extern struct emulated {
     int count;
     struct gpu gpus[GPU_LIMIT];
     size_t memory;                                             /* of each */
-    enum { PEER_NONE, PEER_ALL, PEER_PAIRS, PEER_CHAIN } peer; /* who reaches whom */
+    enum { PEER_NONE, PEER_ALL, PEER_PAIRS, PEER_CHAIN } peer; /* which GPUs reach each other */
     enum { P2P_WORKS, P2P_LOST, P2P_STORES, P2P_WRONG, P2P_HANG } p2p;
     int multiprocessors, capability, guard, trace;
     int exclusive; /* a context is refused while another process has one */

@@ -9,7 +9,7 @@
 
 static struct CUevent_st *_Atomic all_events; /* never freed, as streams */
 
-static int64_t gpu_clock_ns(void) { /* a time axis of its own, as a GPU's */
+static int64_t gpu_clock_ns(void) { /* a separate time axis, like a GPU's */
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec + 7123456789;

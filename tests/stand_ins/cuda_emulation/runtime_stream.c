@@ -69,8 +69,8 @@ static void run(const struct CUstream_st *s, const struct item *item) {
         nanosleep(&late, NULL);
     }
     if (emulated.trace) trace(s, item);
-    /* Items that touch no device memory. A record is done in a faulted context too, so that nobody
-     * hangs. */
+    /* Items that touch no device memory. A record completes even in a faulted context, so that
+     * nobody hangs. */
     switch (item->kind) {
     case ITEM_RECORD: event_run_record(item); return;
     case ITEM_WAIT: event_run_wait(item, gpu); return;

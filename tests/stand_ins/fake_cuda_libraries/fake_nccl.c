@@ -33,7 +33,7 @@ struct ncclComm {
     int alive, rank, ranks, blocks; /* blocks: the most on one GPU */
     struct meeting *m;
     atomic_int aborted, running; /* kernels */
-    int polls;                   /* until what was asked for is done */
+    int polls;                   /* polls until the request is done */
     ncclResult_t error;
     int finalized;
     struct collective *pending; /* the first call: it reaches the stream only once it is polled */
@@ -45,7 +45,7 @@ enum what { SUM, GATHER, SCATTER, BROADCAST }; /* as fake_log.calls counts them 
 struct collective {                            /* the kernel's parameter */
     struct ncclComm *comm;
     enum what what;
-    float *data; /* all of it, on each rank */
+    float *data; /* the whole data, on each rank */
     size_t count, block;
     int root;
 };
@@ -129,7 +129,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id,
         return ncclInvalidArgument;
     }
     if (fd < 0 || fails("init", rank, 0)) return ncclSystemError;
-    /* NCCL believes what the driver says of P2P, unless it is told otherwise. */
+    /* NCCL believes the driver about P2P unless this variable is set. */
     const char *p2p = getenv("NCCL_P2P_DISABLE");
     if (ranks > 1 && getenv("EMULATED_P2P") && (!p2p || strcmp(p2p, "1") != 0)) {
         fake_forbidden("nccl", "P2P that does not work: NCCL hangs");
@@ -166,7 +166,7 @@ static int wait_for_all(struct ncclComm *c) {
 static void take(const struct collective *a, size_t at, size_t i) {
     struct ncclComm *c = a->comm;
     int owner = a->block ? (int)((at + i) / a->block) : 0;
-    /* The sum of a chunk begins with the rank behind its owner. */
+    /* The sum of a chunk begins with the rank after its owner. */
     int first = (int)((at + i) / 16 + 1) % c->ranks;
     float sum = c->m->piece[first][i];
     for (int k = 1; k < c->ranks; k++)
