@@ -93,8 +93,8 @@ static void set_signals(void) {
     signal(SIGPIPE, SIG_DFL);
 }
 
-/* --model FILE: the file is read once, here, since it may be a pipe; its model then is where
- * the program's own stands. NULL: no file is named. A word that names a model is no file. */
+/* --model FILE: the file is read once, here, since it may be a pipe; its model then takes the place
+ * of the program's own. NULL: no file is named. The name of a model is not a file. */
 static const char *find_model_file(int argc, char **argv, const struct duet_model *own) {
     const char *path = NULL;
     for (int i = 2; i < argc; i++) {
@@ -131,7 +131,7 @@ static int check_own(const struct duet_model *own) {
 }
 
 /* Commands that train start their ranks themselves. As ranks of mpirun, n copies would train n
- * times side by side, and nothing would say so. */
+ * times side by side without any warning. */
 static int check_not_a_rank(const char *command) {
     static const char *const training[] = {"demo", "train", "compare", "profile", "scale"};
     struct place place;

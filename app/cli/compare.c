@@ -78,8 +78,8 @@ static void show_need(const struct comparison *c, enum run_mode mode) {
              mode_title(mode), need_words(&c->need[mode], needs));
 }
 
-/* Prints the results of the runs, whatever the verdict is: the answer first, then the table,
- * then how it was come by. */
+/* Prints the results of the runs, whatever the verdict is: the answer first, then the table, then
+ * the circumstances. */
 static void show(const struct comparison *c) {
     const struct run_record *first = &c->run[c->reference];
     struct text devices = {.used = 0}, head = {.used = 0};
@@ -201,7 +201,7 @@ int command_compare(int argc, char **argv, const struct duet_model *own) {
     return options.help ? command_usage(&options, own), 0 : run(&config, 0);
 }
 
-/* Says what the demo trains, and in what it trains less than the chapter does. */
+/* Prints what the demo trains, and how much less than the chapter. */
 static void announce(const struct run_config *config) {
     const char *chapter = config->model.options.own ? "" : "d2l's multi-GPU chapter, three ways: ";
     struct text text = {.used = 0};

@@ -21,7 +21,7 @@ struct words {
     int ok;
 };
 
-/* By enum doctor_target. */
+/* Indexed by enum doctor_target. */
 static const char *const target_names[] = {"auto", "cpu", "cuda"};
 
 #define AT(member) OPTION_AT(struct words, member)

@@ -19,7 +19,7 @@
 enum { DEFAULT_STEPS = 50 };
 
 /* The profile has ended with `code`. The files get the modes that ran until then; if no step was
- * made, the old files are worth more and stay. */
+ * made, the old files stay. */
 static int write_files(struct run_files *files, const struct run_config *config,
                        const struct ways *ways, int code) {
     struct failures all = failures_of(code);

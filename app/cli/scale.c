@@ -16,7 +16,7 @@
 #include "cli/results/scale_table.h"
 #include "data/dataset.h"
 
-/* The rate of the text's training. */
+/* The learning rate of the tutorial. */
 static const double TEXT_RATE = 0.5;
 
 struct words {

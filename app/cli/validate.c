@@ -21,7 +21,7 @@
 
 enum { SCORES = 5, MOST_ROWS = 600 };
 
-/* Rows that are counted together. */
+/* Counts over a group of rows. */
 static const struct {
     const char *name, *roles;
     int mixed; /* 1: only mixed precision */
@@ -96,7 +96,7 @@ static void count(struct score *score, const double *error, const int *has) {
     }
 }
 
-/* *half: N1's prediction for mixed precision; 0: it is not mixed precision. */
+/* *half: N1's prediction for mixed precision; 0: the row has another precision. */
 static int model_point(const struct series *s, const struct series_point *p,
                        struct clock_config *clock, struct clock_result *result, double *half) {
     struct modelled m;
@@ -139,9 +139,9 @@ static int is_repeated(const struct series *all, const struct series *s) {
     return 0;
 }
 
-/* A row once more. Where a series gives the time of one GPU, without it, but for convolutions under
- * autocast: they may not have been in channels_last. Else, of several GPUs, from the time of one,
- * as --measured has it. */
+/* Counts a row a second time. If its series gives the time of one GPU, without that time, except
+ * for convolutions under autocast, which may not have been in channels_last. Otherwise, on several
+ * GPUs, with the time of one, as by --measured. */
 static int hold_out_again(const struct series *s, const struct series_point *p,
                           struct clock_config clock, struct clock_result *result,
                           struct held_outs *all) {
@@ -206,8 +206,8 @@ static void show_score(const char *what, const struct score *s) {
                    s->clock_sum[i] / s->with[i], 1 - s->clock_sum[i] / s->sum[i]);
 }
 
-/* What is left out when a row is tried. Its twins: all rows of its model on such a GPU, with any
- * number of them and from any source. Or all rows of its machine. */
+/* What is left out when a row is checked: its twins, which are all rows of its model on that kind
+ * of GPU, with any number of GPUs and from any source; or all rows of its machine. */
 enum leave { LEAVE_TWINS, LEAVE_MACHINE, LEAVES };
 
 static int is_left_out(const struct held_out *row, const struct held_out *tried, enum leave leave) {
@@ -217,9 +217,9 @@ static int is_left_out(const struct held_out *row, const struct held_out *tried,
                                   : !strcmp(a->model, b->model) && !strcmp(row->gpu, tried->gpu);
 }
 
-/* What the rows of a cell state. Many GPUs are apart from few where both have some rows. A few rows
- * say little: those of the other modes speak with them, but not those of sharded data parallel,
- * whose transfers are others. Who knows more never states more. */
+/* The error that the rows of a cell yield. Many GPUs count separately from few if both have some
+ * rows. If there are only a few rows, those of other modes count, too, except sharded data
+ * parallel, whose transfers differ. More knowledge never yields a larger error. */
 static double stated(const struct held_outs *all, const struct trust_cell *cell,
                      const struct held_out *tried, enum leave leave, int *rows) {
     enum { FEW = 5, SOME = 8 };
@@ -265,7 +265,7 @@ static void show_cell(const struct held_outs *all, struct trust_cell cell) {
                rows[i], percent[i]);
 }
 
-/* The table of clock/trust.c, and how good it is: each row judged by others. */
+/* Prints the table of clock/trust.c, and how good it is when each row is judged by the others. */
 static void show_trust(const struct held_outs *all) {
     static const char *const left[LEAVES] = {"without its model on that GPU",
                                              "without its machine"};

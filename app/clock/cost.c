@@ -11,18 +11,18 @@
  *     t = max(F / (P e), B / (W m)) + c0 / P (convolutions) + t_k
  *
  * F flops and P the GPU's rate; B bytes, each operand once, and W its bandwidth. e may exceed 1:
- * Winograd's convolutions multiply less than F says. c0: a convolution that is too small to fill
- * the GPU takes as long as this many flops more. */
+ * Winograd's convolutions multiply less than F says. c0: a convolution too small to fill the GPU
+ * costs this many extra flops. */
 static const double REACHED_CONV = 1.26, REACHED_CONV_1X1 = 0.95, REACHED_PRODUCT = 0.69;
-/* Of tensor cores: TF32 in convolutions and in products; float16, which is added up in float32. A
- * GeForce adds in float32 at half of its rate, and its products reach all of that half. */
+/* Efficiency of tensor cores: for TF32 in convolutions and in products; for float16 with float32
+ * sums. A GeForce adds in float32 at half its rate, and its products reach all of that half. */
 static const double REACHED_TF32_CONV = 0.30, REACHED_TF32_PRODUCT = 0.56, REACHED_HALF = 0.6,
                     REACHED_HALF_RATE = 1;
 static const double NORM_OVER_POINTWISE = 0.83 / 0.76;
 static const double SMALL_CONV_FLOPS = 1.23e9, SMALL_CONV_MOST = 2;
-/* A convolution of groups reaches less of plain fp32, the fewer channels an output sees, and in
- * TF32 (cuDNN 8.0) each group takes some time more, however small it is. In float32 a depthwise one
- * has a kernel of PyTorch's own, which takes no TF32. */
+/* The fewer channels an output of a grouped convolution sees, the less of fp32's rate it reaches,
+ * and in TF32 (cuDNN 8.0) each group adds some time, however small it is. Depthwise ones in float32
+ * run PyTorch's own kernel, which does not use TF32. */
 static const double REACHED_BY_GROUP_CHANNEL = 0.0107, REACHED_BY_GROUP_CHANNEL_HALF = 0.04,
                     REACHED_DEPTHWISE = 0.032;
 static const double KERNEL_US = 4, TF32_GROUP_US = 10;
@@ -52,7 +52,7 @@ static double tensor_of(const struct clock_config *c, const struct work *w) {
     return g->tensor * (all > 0 ? all : product ? REACHED_TF32_PRODUCT : REACHED_TF32_CONV);
 }
 
-/* Flops in a nanosecond. */
+/* Flops per nanosecond. */
 static double rate_of(const struct clock_config *c, const struct work *w) {
     const struct gpu_spec *g = c->gpu;
     double reached = w->of == WORK_CONV      ? REACHED_CONV

@@ -140,8 +140,8 @@ static int find_link(const struct hardware *h, const char *what, const char *nam
     return find(what, name, h->link, sizeof *h->link, h->links, (const void **)out);
 }
 
-/* like NAME: everything that is not given is taken from that machine, links included. Its
- * calibration and its stated error are those of another name only, not of another machine. */
+/* like NAME: everything that is not given is copied from that machine, including links. Calibration
+ * and stated error hold only if the new machine is just another name for it. */
 static int copy_like(const struct hardware *h, const struct line *l, struct machine *m) {
     const struct machine *from = NULL;
     char what[WHERE];

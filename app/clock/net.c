@@ -49,8 +49,8 @@ int net_way(const struct net *net, int from, int to, struct net_way *way) {
     return 1;
 }
 
-/* Each round finds the links that give their transfers least. These transfers keep that rate, and
- * it is subtracted from all links that they cross. */
+/* Each round finds the links that give their transfers the lowest rate. These transfers keep that
+ * rate, and it is subtracted from all links that they cross. */
 void net_share(const struct net *net, const struct net_way *const *way, int count, double *rate) {
     double left[2 * NET_LINKS];
     int users[2 * NET_LINKS], full[2 * NET_LINKS], open = count;

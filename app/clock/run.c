@@ -137,7 +137,7 @@ static void begin_transfer(struct sim *s, int stream, const struct scheduled *e,
                                     .transfer = one});
 }
 
-/* All ranks have come: they leave together. */
+/* All ranks have arrived, so they leave together. */
 static void meet(struct sim *s, int stream, const struct scheduled *e) {
     struct rendezvous *r = NULL;
     for (int i = 0; i < 64 && !r; i++)
@@ -221,7 +221,7 @@ static void enqueue(struct sim *s, const struct scheduled *e) {
 
 /* ---- threads ---- */
 
-/* 1: the thread has to wait for others before it can go on with the entry. */
+/* 1: the thread must wait for others before it can continue with the entry. */
 static int is_held(const struct sim *s, const struct scheduled *e) {
     const struct lane_state *l = &s->stream[scheduled_stream(e)];
     switch (e->kind) {
@@ -266,7 +266,7 @@ static void run_thread(struct sim *s, int t) {
 
 /* ---- the loop ---- */
 
-/* Transfers have begun or ended; more of them may at this very time. */
+/* Transfers have begun or ended, and more may do so at this same time. */
 static void share_soon(struct sim *s) {
     s->transfers_change++;
     if (!s->sharing) push_at(s, s->now, DUE_SHARE, 0, 0);

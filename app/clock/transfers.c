@@ -12,7 +12,7 @@ static void advance(struct transfers *t, int64_t now) {
     t->since = now;
 }
 
-/* A finished one keeps its time. */
+/* A finished transfer keeps its end time. */
 void transfers_share(struct transfers *t, int64_t now) {
     int shared = 0;
     for (int i = 0; i < t->count; i++)

@@ -18,7 +18,7 @@ static int index_of(const char *word, const char *const *words, int count) {
     return i;
 }
 
-/* 0: it is no such line. */
+/* 0: the line is not of this kind. */
 static int read_row(const char *line, struct series *s) {
     static const char *const ways[SERIES_WAYS] = {"single",   "train", "dp",        "dp-forward",
                                                   "dp-train", "ddp",   "ddp-after", "fsdp"};

@@ -150,7 +150,7 @@ static void set_along(struct op_case *c) {
     c->dim['J'] = c->turn ? c->dim['I'] : 1;
 }
 
-/* Few places, so that several indices share one; some without index; some indices out of range. */
+/* Few elements, so that several indices share one; some without index; some out of range. */
 static int fill_along(struct op_case *c) {
     static const float none[] = {-1, 0.5f, 3e9f};
     float *place = tensor_f32(&c->a.in[1]);

@@ -149,7 +149,7 @@ static int fill_layer_norm(struct op_case *c) {
 
 static const int recurrent[][3] = {{1, 1, 1}, {5, 3, 7}, {13, 6, 33}, {2, 7, 64}, {0, 2, 4}};
 
-/* Every kind forwards with first states and back with a bias. */
+/* Every kind forwards with initial states and backwards with a bias. */
 static void set_recurrent(struct op_case *c) {
     static const int gates[RECURRENT_COUNT] = {4, 3, 1, 1}, kept[RECURRENT_COUNT] = {6, 5, 1, 1};
     int kind = c->turn % RECURRENT_COUNT, back = c->turn / RECURRENT_COUNT,
@@ -180,7 +180,7 @@ static int fill_recurrent(struct op_case *c) {
 
 /* ---- attention ---- */
 
-/* With and without masks, causal, with dropout; a row whose keys are all hidden; sizes that are not
+/* With and without masks, causal, with dropout; a row whose keys are all masked; sizes that are not
  * a multiple of a band, block or vector. Rows apart: of samples (L,H,E), with so many unused
  * elements after each. */
 // clang-format off

@@ -29,7 +29,7 @@ struct doctor_config doctor_config_default(void) {
     return config;
 }
 
-/* Hands each finding to the caller's function, once, as soon as it is there. */
+/* Passes each finding to the caller's function once, as soon as it exists. */
 struct reporter {
     const struct findings *findings;
     int reported; /* how many findings were reported */

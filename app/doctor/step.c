@@ -154,7 +154,7 @@ static int take_step(struct replica *r, const struct batch *batch, int samples,
     return OK;
 }
 
-/* A replica of its own for each step: all start from the same values. */
+/* Each step has its own replica, and all start from the same values. */
 static int step_on(struct testbed *bed, struct device *device, struct batch batch,
                    struct outcome *out) {
     struct replica_config config = {.max_samples = batch.segments.n,

@@ -7,7 +7,7 @@
 #include "report/table.h"
 #include "report/text.h"
 
-/* The device other than 0 that holds most: PyTorch gives some devices nothing of a small batch.
+/* The device other than 0 that holds most: in PyTorch some devices get nothing of a small batch.
  * Needs two devices. */
 static int fullest_other(const struct beside_pytorch *run) {
     int most = 1;
@@ -91,7 +91,7 @@ static const struct ledger *ledger_of(const struct beside_pytorch *run, int colu
     return run->duet ? &run->duet->device[device].memory : NULL;
 }
 
-/* cause MEM_CAUSE_COUNT: all together; larger: what autograd saves. */
+/* cause MEM_CAUSE_COUNT: all together; a larger one: what autograd saves. */
 static void bytes_row(struct table *t, const char *name, const struct beside_pytorch *run,
                       int cause) {
     struct table_row *row = table_add(t, ROW_WHERE_ANY, name);

@@ -15,7 +15,7 @@ struct list {
     int count, details;
 };
 
-/* The next one, which is empty, behind those that do not stay so. */
+/* The next empty sentence, after those that were filled. */
 static struct text *next(struct list *list) {
     list->count += list->text[list->count].used && list->count < FINDINGS - 1;
     struct text *text = &list->text[list->count];
@@ -37,7 +37,7 @@ static double link_bytes(const struct run_record *r) {
 
 /* ---- device 0 of DP ---- */
 
-/* What people ask about, as causes of memory and as phases. */
+/* What users ask about, as causes of memory and as phases. */
 enum part { PART_OUTPUTS, PART_OPTIMIZER, PART_BATCH, PART_REDUCTION, PART_REST, PARTS };
 static const char *const names_of_memory[PARTS] = {"outputs", "optimizer", "batch", "reduction",
                                                    "the rest (activations, workspace)"};

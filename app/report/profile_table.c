@@ -66,7 +66,7 @@ static void row(const struct profile *t, int indent, const char *name, enum valu
     }
 }
 
-/* The row of a part; none if no device has it. */
+/* The row of a part; left out if no device has it. */
 static void part(const struct profile *t, const char *name, enum value value, int key,
                  print_value *print) {
     if (any_value(t->run, value, key)) row(t, 2, name, value, key, print);

@@ -171,7 +171,7 @@ static int launch_job(const struct handover *h, const struct run_config *config,
     return launch_ranks(&launch, launched);
 }
 
-/* In processes of their own. */
+/* Runs the job in its own processes. */
 static int run_launched(const struct run_config *config, struct run_record *record,
                         struct job_result *result) {
     struct handover h = {.fd = {-1, -1, -1}, .count = JOB_FILES};

@@ -82,7 +82,7 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
 
 _Static_assert((int)LABEL_IGNORED == (int)DUET_IGNORED, "data/dataset.h repeats it");
 
-/* Labels of -100 do not count, as in PyTorch. There is at least one label that does. */
+/* Labels of -100 do not count, as in PyTorch. At least one label counts. */
 static void ignore_labels(struct session *s, const struct dataset *set) {
     if (set->ignored) s->model.ignored = 1 + DUET_IGNORED;
 }

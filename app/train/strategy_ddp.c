@@ -47,7 +47,7 @@ static int without_forward(void *strategy) {
     return OK;
 }
 
-/* This rank's input is used up before that of the others. */
+/* This rank has run out of input before the others. */
 static int shadow(struct ddp_strategy *d, const struct step_block *step) {
     int active;
     CHECK(replica_write_step(&d->replica, step));

@@ -77,7 +77,7 @@ static int begin_row(struct dp_strategy *d, const struct step_block *step, int t
     return dp_begin(&d->model->dp, d->shares.step, training);
 }
 
-/* Device 0 takes in the whole batch. */
+/* Device 0 receives the whole batch. */
 static int begin(struct dp_strategy *d, const struct step_block *step, const struct batch *batch,
                  int training) {
     CHECK(begin_row(d, step, training));

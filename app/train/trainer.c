@@ -95,7 +95,7 @@ static int one_step(struct loop *l, int batch) {
     return OK;
 }
 
-/* All ranks get the same answer. */
+/* Returns the same on all ranks. */
 static int look_for_stop(struct loop *l) {
     if (!l->s->config->stoppable || !l->s->comm) return OK;
     return comm_look_for_stop(l->s->comm, &l->stopped);

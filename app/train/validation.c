@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-/* The measured step ends with it; PHASE_NONE: it is a whole one. */
+/* The phase with which the measured step ends; PHASE_NONE: a whole step. */
 static enum phase last_phase(enum series_way way) {
     return way == SERIES_DP_FORWARD                   ? PHASE_GATHER
            : way == SERIES_DP || way == SERIES_SINGLE ? PHASE_ALLREDUCE

@@ -54,7 +54,7 @@ static void print_head(const struct run_config *config, int width) {
         text_say(stdout, width, 0, 2, "DP is left out: %s", why);
 }
 
-/* ERR_MEMORY: some mode does not fit; the others are still there. */
+/* ERR_MEMORY: some mode does not fit; the results of the others are kept. */
 static int estimate_ways(const struct run_config *config, struct ways *ways, int width) {
     struct run_config base = *config;
     int full = -1, has_head = 0;
@@ -73,8 +73,8 @@ static int estimate_ways(const struct run_config *config, struct ways *ways, int
     return full < 0 ? OK : ERR_MEMORY;
 }
 
-/* The least that each device must have. A step may need a little more, since memory is allocated in
- * pieces; --device-memory tries a size. */
+/* The least memory that each device must have. A step may need a little more, since memory is
+ * allocated in pieces; --device-memory tries a size. */
 static void show_needs(const struct ways *ways, int width, int details) {
     struct text text = {.used = 0};
     char peak[32];

@@ -15,12 +15,12 @@
 #include "train/estimate/estimate.h"
 #include "train/estimate/max_batch.h"
 
-/* GPUs of all machines, which are equal. */
+/* GPUs of all machines, which are identical. */
 static int gpus_of(const struct modelled *m, const struct clock_config *clock) {
     return m->record->devices * (clock->nodes > 1 ? (int)clock->nodes : 1);
 }
 
-/* What PyTorch holds when it trains like this; NULL: not known. */
+/* What PyTorch holds for the same training; NULL: unknown. */
 static struct as_pytorch *held_in_pytorch(const struct run_config *config) {
     struct as_pytorch *held = calloc(1, sizeof *held);
     struct run_config c = *config;
@@ -99,7 +99,7 @@ static double peak_with(const struct run_config *config, int batch, int pytorch)
 
 /* The largest global batch that fits the GPU's memory. Two secants from the given batch on find it:
  * memory is nearly linear in the batch. For Duet a search begins there. pytorch: what PyTorch holds
- * with the given batch; 0: Duet is asked about. Returns 0: not even the smallest fits; -1: not
+ * with the given batch; 0: search for Duet instead. Returns 0: not even the smallest fits; -1: not
  * known. */
 static int largest_batch(const struct run_config *config, int devices, double gib, double pytorch) {
     enum { GROUP = 16 }; /* emulated devices hold samples in groups */

@@ -33,7 +33,7 @@ int measured_read(struct measured *m, const char *text) {
     return OK;
 }
 
-/* What the clock says of a time: nothing, a doubt, or that it is absurd. */
+/* The clock's verdict on a time: none, a doubt, or that it is absurd. */
 static int doubt(struct measured *m, const struct modelled *run, struct clock_config clock,
                  double ms) {
     enum { ABSURD = 10 };

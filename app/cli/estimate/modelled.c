@@ -51,7 +51,7 @@ struct asked {
 };
 #define AT(member) OPTION_AT(struct asked, member)
 
-/* They go before those of runs that have the same names. */
+/* These options come before options of runs with the same names. */
 static const struct option modelled_options[] = {
     OPTION_HEADING("with --gpu"),
     {"--devices", "N1,N2,...", "the numbers of GPUs (default 1,2,4)", read_word, AT(device_words),

@@ -48,7 +48,7 @@ static int step_ns(const struct modelled *m, struct clock_config clock, struct w
     return OK;
 }
 
-/* By how many per cent more samples a second each change gives. */
+/* How many percent more samples per second each change gives. */
 static int gains_of(const struct run_config *config, const struct clock_config *clock,
                     const struct change *list, int count, double gain[MOST_CHANGES]) {
     struct modelled m;
@@ -63,7 +63,7 @@ static int gains_of(const struct run_config *config, const struct clock_config *
     return code;
 }
 
-/* Of which it is said: FSDP where --modes asks for it. */
+/* The ways that are reported; FSDP if --modes names it. */
 enum { SAID = 3 };
 
 /* "DP gains 31 %, DDP 2 %" */

@@ -30,7 +30,7 @@ struct option {
     unsigned commands, modes, conditions;
 };
 
-/* The end of a table has neither a name nor a help. */
+/* The last row of a table has neither name nor help. */
 #define OPTION_AT(type, member) offsetof(type, member), sizeof(((type *)0)->member)
 #define NO_MEMBER 0, 0
 #define NO_LIMITS 0, 0

@@ -32,8 +32,8 @@ static const struct option_synonym synonyms[] = {{"--learning-rate", "--lr"},
 /* ---- two options, one file ---- */
 
 /* Finds the file that a path leads to, or that atomic_open will make there. Returns 0 if two
- * outputs cannot replace each other's file (a device, a pipe), or if there can be no file: opening
- * it will say why. */
+ * outputs cannot replace each other's file (a device, a pipe), or if no file is possible: opening
+ * it will report why. */
 static int file_of(const char *path, char real[PATH_MAX]) {
     char *target = atomic_target(path);
     int found = target && snprintf(real, PATH_MAX, "%s", target) < PATH_MAX;

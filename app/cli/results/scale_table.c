@@ -51,7 +51,7 @@ static void print_head(const struct scale *s) {
     printf("\n");
 }
 
-/* In seven places. */
+/* In seven characters. */
 static void print_loss(double loss) {
     printf(" %7.*f", loss < 10 ? 5 : loss < 1000 ? 3 : 0, loss);
 }
@@ -79,7 +79,7 @@ void scale_table_row(const struct scale *s, int row) {
 
 /* ---- notes ---- */
 
-/* Why a row has no word about bits; NULL: it has one. */
+/* Why a row has no remark on bits; NULL: it has one. */
 static const char *why_no_bits(const struct scale_row *r) {
     if (r->bits == SCALE_BITS_ALONE) return "no other run has the same batch and learning rate";
     if (r->bits != SCALE_BITS_NOT_PROMISED) return NULL;
@@ -98,7 +98,7 @@ static void print_why_no_bits(const struct scale *s) {
     }
 }
 
-/* Rows come device count by device count, and one row speaks for its count. */
+/* Rows come device count by device count, and one row stands for each count. */
 static void print_sharing(const struct scale *s) {
     int shared = 0, cores = usable_cores();
     for (int i = 0; i < s->count; i += s->config.rates) {

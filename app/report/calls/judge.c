@@ -91,7 +91,7 @@ static int judge(struct traced_group *g) {
     return OK;
 }
 
-/* ---- what is said ---- */
+/* ---- the report ---- */
 
 /* From the beginning of collective number `from` to the end of the last. */
 static double time_since(const struct traced_group *g, size_t from) {

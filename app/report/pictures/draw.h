@@ -41,9 +41,9 @@ enum axis_unit { AXIS_TIME, AXIS_BYTES };
 void draw_axis(struct picture *p, double x, double y, double width, double height, double most,
                enum axis_unit unit);
 
-/* A picture of times has a line at its foot if they are modelled, "modelled: 4 x v100, pc-pcie3",
- * or if devices share cores. The first returns the line's height, which belongs to p->height; the
- * second draws the line after the height is set. */
+/* A picture of times has a line at its foot if the times are modelled, "modelled: 4 x v100,
+ * pc-pcie3", or if devices share cores. The first returns the line's height, which belongs to
+ * p->height; the second draws the line after the height is set. */
 double mark_height(const struct picture *p, const struct page *page);
 void draw_mark(struct picture *p, const struct page *page);
 

@@ -118,9 +118,9 @@ static void put_end(struct picture *p, const char *element, const char *tip) {
 }
 
 /* A path is shorter than a <rect>, and boxes of one shade that follow each other share one. Both
- * edges are rounded, not an edge and the width, so that boxes that touch still do. What is too thin
- * to have a width then cannot be seen or rested on, and a page of 64 devices would have thousands
- * of such boxes. */
+ * edges are rounded, not an edge and the width, so that boxes that touch still do. A box whose
+ * width rounds to 0 could be neither seen nor pointed at, and a page of 64 devices would have
+ * thousands of them. */
 void picture_box(struct picture *p, double x, double y, double width, double height,
                  enum shade shade, const char *tip) {
     double left = tenth(x), right = tenth(x + width), top = tenth(y), bottom = tenth(y + height);

@@ -94,7 +94,7 @@ static void find_keys(struct bars *b) {
 
 /* ---- where ---- */
 
-/* gutter: for labels, beside wide and beside narrow pictures; room: for text after a bar; foot:
+/* gutter: for labels, in wide and in narrow pictures; room: for text after a bar; foot:
  * below the axis. All in heights of text. */
 static void open_bars(struct picture *p, struct bars *b, double wide, double narrow, double room,
                       double foot) {
@@ -136,7 +136,7 @@ static void draw_bar(struct picture *p, const struct bars *b, const struct run_r
     }
 }
 
-/* The limit of a device's memory, as a line across its bar; and what it held, behind the bar. */
+/* The limit of a device's memory, as a line across its bar; and what it held, after the bar. */
 static void draw_limit(struct picture *p, const struct bars *b, const struct ledger *m, double y,
                        int with_text) {
     double f = p->font, mark = b->gutter + (double)m->capacity / b->most * b->width,

@@ -84,7 +84,7 @@ static enum run_mode next_reference(const struct run_config *config, enum run_mo
     return mode;
 }
 
-/* Runs one mode. One that does not fit into memory is left out, and its need is written down. */
+/* Runs one mode. One that does not fit into memory is left out, and its need is recorded. */
 static int run_one(struct comparison *c, const struct run_config *config, enum run_mode mode,
                    struct job_result *result) {
     struct run_config one = c->config;

@@ -24,7 +24,7 @@ static int value_column(const struct run_record *r, int p) {
     return p < r->parameters ? p : r->parameters + p;
 }
 
-/* The name of a parameter or, behind them, a buffer: verdict.parameter counts so. */
+/* The name of a parameter, or of a buffer: verdict.parameter numbers buffers after parameters. */
 static const char *verdict_name(const struct run_record *r, int p) {
     return p < r->parameters ? r->names[p] : r->buffer_names[p - r->parameters];
 }

@@ -30,7 +30,7 @@ static uint64_t rows_of(const struct param *p) {
     return p->spec->rank ? (uint64_t)p->spec->dims[0] : 1;
 }
 
-/* Bytes of so many rows of a parameter. */
+/* Bytes of that many rows of a parameter. */
 static uint64_t rows_bytes(const struct param *p, uint64_t rows) {
     return sizeof(float) * (uint64_t)p->count / rows_of(p) * rows;
 }
@@ -76,7 +76,7 @@ uint64_t as_fsdp_params(const struct as_fsdp *f) {
     return bytes;
 }
 
-/* ---- what is updated ---- */
+/* ---- updated parameters ---- */
 
 static void update_by_rows(const struct param_set *set, int ranks, uint64_t *bytes) {
     for (int i = 0; i < set->count; i++) {

@@ -17,7 +17,7 @@
 enum { BUFFER_BYTES = 10 << 20 }; /* as in reduce_add_coalesced */
 static const double AGREES = 0.05;
 
-/* What the devices have in common. */
+/* Shared by all devices. */
 struct count {
     const struct run_config *config;
     struct session *session;
@@ -98,7 +98,7 @@ static int loss_and_gradient(const struct count *c, const struct part *p, int sa
     return OK;
 }
 
-/* By the rule of each op. */
+/* Counts with the rule of each op. */
 static int ruled_pass(const struct count *c, const struct part *p) {
     const struct segments segments = {.count = 1, .n = p->samples, .seg = {{0, p->samples}}};
     struct autograd_config config = {.ledger = p->ledger,
@@ -137,7 +137,7 @@ static void known_shards(const struct count *c, const struct part *p) {
     }
 }
 
-/* By the number of bytes only: everything stays until all gradients are complete. */
+/* Counts with only the number of bytes: everything stays until all gradients are complete. */
 static int known_pass(const struct count *c, const struct part *p) {
     uint64_t saved = *p->saved = (uint64_t)(c->known * p->samples) + (uint64_t)c->known_once, dy;
     enum mem_cause cause;
@@ -251,8 +251,8 @@ static int data_parallel(const struct count *c, struct as_pytorch *out) {
 
 /* ---- the run ---- */
 
-/* 1: the rules give the bytes that the text states for autograd, within a few percent. They also
- * know when each tensor is freed, and the gradients of activations. */
+/* 1: the rules give the bytes that the model file states for autograd, within a few percent. They
+ * also know when each tensor is freed, and the gradients of activations. */
 static int rules_agree(const struct count *c, int *agree) {
     const int n = c->config->batch_size;
     const struct segments segments = {.count = 1, .n = n, .seg = {{0, n}}};

@@ -69,7 +69,7 @@ struct run_config estimate_dry_config(const struct run_config *config) {
     return c;
 }
 
-/* Times and values of a dry run mean nothing. */
+/* Times and values of a dry run are meaningless. */
 static void forget_outcome(struct run_record *r) {
     for (int i = 0; i < r->steps; i++)
         r->losses[i] = 0;

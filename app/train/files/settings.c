@@ -70,7 +70,7 @@ uint64_t settings_fingerprint(const struct dataset *set) {
                        : mix(hash, set->answers, answers * sizeof(float));
 }
 
-/* A file may be moved, but must say the same. */
+/* A file may be moved, but its contents must be the same. */
 static void add_model_name(struct list *l, const struct model *m, const struct model_file *file) {
     if (file && !strcmp(file->model->name, m->name))
         put(l, "--model", "a file, fingerprint %016" PRIx64,
