@@ -105,7 +105,7 @@ int duet_autograd_pass(duet_tape **out, duet_autograd_context *context, duet_par
 int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *params, int samples);
 
 /* Argument i as a var of the call's tape. Its gradient goes back to the caller. Tensors among the
- * arguments live as long as the tape. NULL: it is no float tensor; the tape has the error. */
+ * arguments live as long as the tape. NULL: it is not a float tensor; the tape has the error. */
 duet_var *duet_autograd_arg(duet_tape *tape, duet_rpc_call *call, int i);
 
 /* Gives the tensor, such as an input, to the tape, which frees it when the tape itself ends. */

@@ -13,7 +13,7 @@ static const double TIMEOUT_S = 60, SILENCE_S = 30, LONGEST_S = 1e9;
 static const double FLUSH_S = 2;
 enum { THREADS = 16 };
 
-/* ---- in the hands of the program ---- */
+/* ---- called by the program ---- */
 
 int duet_rpc_take_device(duet_rpc *rpc, duet_device *device) {
     if (!rpc || !device)
@@ -145,7 +145,7 @@ static int name_missing(const duet_rpc *rpc) {
 }
 
 /* Says that this worker waits for the end, unless one has ended, and waits until all do, or until
- * one cannot come: it has died, or left before. */
+ * one cannot: it has died or left. */
 static int wait_all_came(duet_rpc *rpc, int64_t deadline) {
     const uint64_t all = ~(uint64_t)0 >> (MOST_WORKERS - rpc->world);
     int late = 0;

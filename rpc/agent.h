@@ -233,7 +233,7 @@ void futures_expire(duet_rpc *rpc); /* ends overdue calls */
 int method_of(struct outgoing *o, duet_rref *r, const char *method,
               const struct duet_rpc_value *args, int count, double timeout_s);
 
-/* Prepares a call of the library's function at the owner. ERR_TIMEOUT: the value was late. */
+/* Prepares a call of the library's function at the owner. ERR_TIMEOUT: no value in time. */
 int to_owner(struct outgoing *o, duet_rref *r, const char *function, double timeout_s);
 int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o);
 

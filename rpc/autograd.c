@@ -131,7 +131,7 @@ void pass_of_call_ends(duet_rpc_call *call, int code) {
     pthread_mutex_unlock(&call->rpc->lock);
 }
 
-/* ---- in the hands of the program ---- */
+/* ---- called by the program ---- */
 
 int duet_autograd_pass(duet_tape **out, duet_autograd_context *c, duet_params *params,
                        int samples) {

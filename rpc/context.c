@@ -42,7 +42,7 @@ static void clear(duet_autograd_context *c) {
     }
 }
 
-/* Its last user is the caller. Passes that are left here go when nobody has a reference to them. */
+/* Its last user is the caller. Passes left here are freed when nobody refers to them. */
 static void end_context(void *context) {
     duet_autograd_context *c = context, **at = &c->rpc->contexts;
     pthread_mutex_t *lock = &c->rpc->lock;
@@ -90,7 +90,7 @@ void context_forget_pass(duet_autograd_context *c) {
     free_unused(c);
 }
 
-/* ---- in the hands of the program ---- */
+/* ---- called by the program ---- */
 
 int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc) {
     if (!out || !rpc)
@@ -104,7 +104,7 @@ int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc) {
     return *out ? OK : fail(ERR_MEMORY, "autograd: out of host memory for a context");
 }
 
-/* Its memory is freed at once if no call is under way in it, for the next context. */
+/* Its memory is freed at once if no call in it is running, for the next context. */
 void duet_autograd_context_free(duet_autograd_context *c) {
     if (!c) return;
     duet_rpc *rpc = c->rpc;

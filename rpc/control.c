@@ -21,7 +21,7 @@ void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const ch
     pthread_cond_broadcast(&rpc->changed);
 }
 
-/* ---- what has come ---- */
+/* ---- received messages ---- */
 
 /* Releases the entries reserved for it; under the lock. */
 static void end_call(duet_rpc *rpc, struct message *m) {
@@ -72,7 +72,7 @@ static int set_aside(duet_rpc *rpc, struct message *m) {
     return m->self == m->holds ? OK : fail(ERR_USAGE, "the object of this reference is gone");
 }
 
-/* code: that of message_read. Takes the message. */
+/* code: the result of message_read. Takes the message. */
 static void take_call(duet_rpc *rpc, struct message *m, int code) {
     if (!code) code = set_aside(rpc, m);
     if (code) snprintf(m->why, sizeof m->why, "%s", error_message());

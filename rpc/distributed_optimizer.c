@@ -116,7 +116,7 @@ int serve_optimizer_step(duet_rpc_call *call, void *context) {
     return code;
 }
 
-/* ---- at the worker that has made it ---- */
+/* ---- at the worker that made it ---- */
 
 struct duet_distributed_optimizer {
     duet_rpc *rpc;
@@ -170,7 +170,7 @@ void duet_distributed_optimizer_free(duet_distributed_optimizer *o) {
     free(o);
 }
 
-/* At all owners at once; the first error in their order. */
+/* Steps at all owners at once; returns the first error in their order. */
 int duet_distributed_optimizer_step(duet_distributed_optimizer *o, duet_autograd_context *c) {
     duet_future *f[MOST_WORKERS] = {NULL};
     int code = OK, n = 0;

@@ -110,7 +110,7 @@ void grad_sums_free(duet_autograd_context *c, duet_device *device) {
     }
 }
 
-/* ---- in the hands of the program ---- */
+/* ---- called by the program ---- */
 
 int duet_autograd_gradients(duet_tensor **out, duet_autograd_context *c, duet_params *params,
                             int i) {

@@ -17,7 +17,7 @@ struct life_object *life_find(const struct life *l, uint64_t rref) {
     return NULL;
 }
 
-/* The object goes if nobody has it. */
+/* Frees the object if nobody holds it. */
 static void check_end(struct life *l, struct life_object *o) {
     int used = o->held;
     for (int w = 0; w < MOST_WORKERS; w++)

@@ -247,7 +247,7 @@ int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *fu
     return find_worker(rpc, to, &o->to);
 }
 
-/* ---- in the hands of the program ---- */
+/* ---- called by the program ---- */
 
 int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char *function,
                    const struct duet_rpc_value *args, int count, double timeout_s) {

@@ -27,7 +27,7 @@ struct hello {
     char place[PLACE_BYTES]; /* where it listens: "HOST:PORT"; "": nowhere, or where all know */
 };
 
-/* ERR_USAGE: the peer is no worker, or has another version. */
+/* ERR_USAGE: the peer is not a worker, or has another version. */
 int opening_check(const struct opening *opening);
 
 /* Returns 1 if the name has 1 to 127 letters, digits, or characters of `others`. NULL is fine. */

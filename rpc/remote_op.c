@@ -172,7 +172,7 @@ static int begin_op(duet_future **out, duet_tape *tape, struct outgoing *o) {
     return code;
 }
 
-/* ---- in the hands of the program ---- */
+/* ---- called by the program ---- */
 
 static int check_tape(const duet_tape *tape) {
     if (tape && tape->remote) return OK;
@@ -209,7 +209,7 @@ int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method
     return call_finish(f, code, result);
 }
 
-/* Its nodes but those of `sent` are recorded when a value of it comes. */
+/* Its nodes except those of `sent` are recorded when its value arrives. */
 int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const char *function,
                          const struct duet_rpc_value *args, int count, double timeout_s) {
     struct remote_op *op;

@@ -219,7 +219,7 @@ static int dial(struct meeting *m, int rank) {
     return came_late(m, who);
 }
 
-/* ---- coming together ---- */
+/* ---- joining ---- */
 
 /* All of higher rank. */
 static int wait_for_higher(struct meeting *m) {
@@ -284,7 +284,7 @@ static int meet(struct meeting *m) {
     return OK;
 }
 
-/* No worker listens any more when all have come. */
+/* Once all have joined, no worker listens any more. */
 int rendezvous(duet_rpc *rpc) {
     struct meeting *m = calloc(1, sizeof *m);
     if (!m) return fail(ERR_MEMORY, "rpc: init: out of host memory");

@@ -65,7 +65,7 @@ static int help(const struct duet_model *own) {
     return 0;
 }
 
-/* Passes the status on if everything printed has reached its reader: else the run was in vain. */
+/* Passes the status on if everything printed has reached its reader; otherwise reports an error. */
 static int flushed(int status) {
     if (!fflush(stdout) && !ferror(stdout)) return status;
     return status ? status

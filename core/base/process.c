@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The parent is behind the name of the program, which may hold anything. 0: none is known. */
+/* The parent comes after the program's name, which may contain anything. 0: unknown. */
 static pid_t parent_of(pid_t pid) {
     char path[40], line[512];
     int parent = 0;

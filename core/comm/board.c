@@ -59,8 +59,8 @@ int board_map(struct board **board, int fd, int world) {
     if (!board_fits(fd, world))
         return fail(
             ERR_USAGE,
-            "shared memory of the job: descriptor %d is not that of a job of %d ranks: start the "
-            "ranks again with their launcher",
+            "descriptor %d is not the shared memory of a job of %d ranks: start the ranks again "
+            "with their launcher",
             fd, world);
     return map(board, fd, world);
 }

@@ -88,7 +88,7 @@ void board_note_process(struct board *board, int rank, pid_t pid);
 /* If the process of a rank has ended without comm_close, the job has failed. */
 void board_look_for_death(struct board *board, int rank);
 
-/* Shows the others that a thread of this rank is polling. */
+/* Tells the other ranks that a thread of this rank is polling. */
 void board_beat(struct board *board, int rank);
 
 /* Says whether any rank has failed. It costs one load, so every wait can call it. */

@@ -26,8 +26,8 @@ static int core_of(const struct comm *comm, int rank) {
     return (int)__atomic_load_n(&comm->board->cards[rank].core, __ATOMIC_RELAXED) - 1;
 }
 
-/* The core of `allowed` with the fewest ranks, if it has at least two less than `from`; and nobody
- * goes from there before this rank. -1: there is none. */
+/* The core of `allowed` with the fewest ranks, if it has at least two fewer than `from` and no
+ * other rank is to leave `from` first. -1: none. */
 static int find_better(const struct comm *comm, const cpu_set_t *allowed, int from) {
     int ranks[CPU_SETSIZE] = {0}, best = -1, least;
     for (int r = 0; r < comm->world; r++) {
@@ -41,7 +41,7 @@ static int find_better(const struct comm *comm, const cpu_set_t *allowed, int fr
     return best;
 }
 
-/* Without success nothing is lost: the scheduler goes on as it did. */
+/* If this fails, nothing is lost: the scheduler continues as before. */
 static void move(struct comm *comm) {
     cpu_set_t allowed, one;
     if (sched_getaffinity(0, sizeof allowed, &allowed)) return;

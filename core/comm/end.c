@@ -77,7 +77,7 @@ static void rank_ended(struct job *job, int rank, const siginfo_t *info) {
 }
 
 /* Ends the job if a rank has ended badly. The programs of a job either all use the communicator or
- * none does: once one has come to the rendezvous, every rank that has ended before, or that ends
+ * none does: once one has joined, every rank that has ended before, or that ends
  * without comm_close, has failed. */
 static void judge_ends(struct job *job) {
     for (int r = 0; r < job->world; r++) {

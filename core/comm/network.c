@@ -207,7 +207,7 @@ void beat_of(const struct comm *comm, struct beat *beat) {
     board_failure(comm->board, &beat->failure);
 }
 
-/* Clocks of two machines have nothing in common, so a beat's time is that of its arrival. */
+/* Clocks of two machines are unrelated, so a beat's time is its time of arrival. */
 void beat_came(struct comm *comm, int rank, struct beat *beat) {
     struct card *card = &comm->board->cards[rank], *theirs = &beat->card;
     int64_t now = now_ns(), seen = __atomic_load_n(&card->beat_ns, __ATOMIC_RELAXED);

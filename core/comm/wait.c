@@ -91,7 +91,7 @@ static int all_wait(const struct comm *comm, uint64_t ranks) {
     return 1;
 }
 
-/* A network does not say whose bytes are missing. Ranks that wait for nobody are under way. */
+/* A network does not say whose bytes are missing. Ranks that wait for nobody still work. */
 static uint64_t ranks_on_their_way(const struct wait *wait, uint64_t left) {
     const struct comm *comm = wait->comm;
     uint64_t coming = 0;
@@ -107,8 +107,8 @@ static uint64_t who_is_awaited(const struct wait *wait) {
     return missing_ranks(wait) | ranks_on_their_way(wait, ranks_that_left(wait->comm));
 }
 
-/* A rank leaves when its bytes have been sent. If they have not come after two seconds, and all
- * remaining ranks wait, too, nothing will come any more. */
+/* A rank leaves when its bytes have been sent. If they have not arrived after two seconds, and all
+ * other ranks wait, too, nothing more will. */
 static uint64_t ranks_gone(const struct wait *wait, uint64_t left) {
     const int64_t on_its_way_ns = 2000000000;
     if (!left) return 0;
@@ -122,7 +122,7 @@ static int is_many(uint64_t ranks) {
     return (ranks & (ranks - 1)) != 0;
 }
 
-/* Why `missing` have not come, and what to do. The state of each rank follows it. */
+/* Why `missing` have not arrived, and what to do. The state of each rank follows it. */
 static const char *explain(const struct comm *comm, uint64_t missing) {
     if (!missing)
         return "a rank or the launcher may be stopped: see their output, or " ADVICE_TIMEOUT;
