@@ -102,7 +102,7 @@ struct batch {
 
 static void draw(duet_rng *rng, struct batch *b) {
     duet_rng_normal(rng, b->x, BATCH * INPUT, 0, 1);
-    for (int i = 0; i < BATCH; i++) { /* something to learn: where the largest of the first are */
+    for (int i = 0; i < BATCH; i++) { /* label: the largest of the first CLASSES */
         b->y[i] = 0;
         for (int k = 1; k < CLASSES; k++)
             if (b->x[i * INPUT + k] > b->x[i * INPUT + b->y[i]]) b->y[i] = k;

@@ -144,7 +144,7 @@ struct trainer {
     duet_optimizer *sgd;  /* --local */
     duet_distributed_optimizer *optimizer;
     struct state state;
-    struct drop embed, between, decode; /* masks; at the trainer only `between` draws remotely */
+    struct drop embed, between, decode; /* masks; the trainer uses only `between` with ps */
     duet_tensor *data, *chosen;
 };
 

@@ -45,7 +45,7 @@ struct sim {
     const struct clock_config *c;
     struct span_log *spans;
     int64_t now;
-    int changed, failed; /* 1: something changed that others wait for; 1: out of host memory */
+    int changed, failed; /* something that others wait for changed; out of host memory */
     struct due_heap heap;
     struct thread thread[MOST_PROGRAMS];
     int threads, threads_of[MAX_DEVICES]; /* threads of each rank */

@@ -68,15 +68,15 @@ static void lose_a_rank(struct job *job, int n, struct launch_result *result) {
         cr_assert(kill(job->page->pid[r], 0) != 0, "rank %d is still there", r);
 }
 
-/* Has a rank beside the victim not come to its end by itself? The launcher gives it 0.75 s. */
+/* 1 if a rank other than the victim did not end by itself. The launcher gives it 0.75 s. */
 static int was_ended(const struct page *page, int n, int victim) {
     for (int r = 0; r < n; r++)
         if (r != victim && !page->ended_ns[r]) return 1;
     return 0;
 }
 
-/* Of three ranks: the others know within some seconds, and blame it. On a busy machine the launcher
- * may end them before they can say so: then the job runs again. */
+/* With three ranks the others notice within some seconds, and blame it. On a busy machine the
+ * launcher may end them before they can say so: then the job runs again. */
 static inline void kill_one(struct job *job, int victim, double seconds) {
     struct launch_result result;
     struct page *page = job->page;
@@ -96,7 +96,7 @@ static inline void kill_one(struct job *job, int victim, double seconds) {
     }
 }
 
-/* Of two ranks: the other names it at the deadline, with what it waited in. */
+/* With two ranks the other names it at the deadline, with what it waited in. */
 static inline void stop_one(struct job *job) {
     struct launch_result result;
     const char *text = job->page->text[0], *name = allreduce_algorithm_name(job->algorithm);

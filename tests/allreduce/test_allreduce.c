@@ -128,7 +128,7 @@ static int turn(struct rank *r, int call) {
     return stream_call_host(device_comm(r->device), "turn", 0, take_turn, &turn, sizeof turn);
 }
 
-/* A rank's objects take turns; the count changes with each call too. */
+/* A rank uses its objects in turn, and each call has another count. */
 static int row_of_calls(struct rank *r, struct allreduce *const *ar, int objects) {
     struct stream *stream = device_comm(r->device);
     CHECK(turn(r, -1));
@@ -178,7 +178,7 @@ Test(allreduce, a_hundred_calls_without_a_sync, .timeout = 120) {
     }
 }
 
-/* One object, `auto`: small calls go by one algorithm, large by another, through the same flags and
+/* One object, `auto`: small calls use one algorithm, large ones another, through the same flags and
  * scratch. */
 static int auto_entry(void *context) {
     struct job *job = context;

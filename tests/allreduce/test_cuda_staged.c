@@ -112,7 +112,7 @@ Test(allreduce_cuda_staged, a_stopped_rank_is_named_at_the_deadline, .timeout = 
 
 /* ---- accounts ---- */
 
-/* What crosses the links are the copies to the host and back, whatever the plan. */
+/* Only the copies to the host and back cross the links, whatever the plan. */
 static int accounts_entry(void *context) {
     struct rank r;
     struct allreduce *ar = NULL;

@@ -97,7 +97,7 @@ Test(executor, all_vector_sets_give_the_same_bits, .timeout = 30) {
     }
 }
 
-/* Whole lines, and what lies before and behind them; and nothing beside it. */
+/* Whole lines, and the elements before and after them, but nothing else. */
 Test(executor, a_copy_past_the_caches_is_a_copy, .timeout = 30) {
     enum { MOST = 400, ROOM = MOST + 192 };
     unsigned char from[ROOM], to[ROOM] __attribute__((aligned(64))), want[ROOM];
@@ -222,8 +222,7 @@ Test(select, keeps_the_order_over_three_and_more, .timeout = 10) {
         }
 }
 
-/* fused has its place where ranks share one processor, and only there: on the host direct is
- * never slower. */
+/* fused is chosen only where ranks share one processor: on the host direct is never slower. */
 Test(select, fused_is_for_ranks_that_take_turns, .timeout = 10) {
     struct allreduce_link host = allreduce_link_host(1), gpus = allreduce_link_gpus(),
                           shared = allreduce_link_shared_gpu(0);

@@ -44,7 +44,7 @@ static void build(struct hops *h, struct kind kind, int n, size_t count,
 
 /* ---- what a list of hops has to be ---- */
 
-/* In order; from hop 1 to the last without a gap; in whole chunks. */
+/* In order, from hop 1 to the last without a gap, in whole chunks. */
 static void check_list(const struct hops *h) {
     int hop = 0;
     uint64_t at = 0;

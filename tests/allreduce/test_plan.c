@@ -61,7 +61,7 @@ static void run(enum allreduce_algorithm algorithm, struct world *w,
                  w->n, w->count, error_message());
 }
 
-/* In the order that is written down for single and DP (plan_order). */
+/* In the order stated for single and DP (plan_order). */
 static float sum_in_order(enum allreduce_algorithm algorithm, float *x, int n, size_t count,
                           size_t i) {
     struct sum_piece piece;
@@ -138,7 +138,7 @@ Test(plan, sums_for_64_ranks, .timeout = 60) {
         check_sum(algorithms[a], 64, 2049, &config, 1.0f / 64);
 }
 
-/* Which bits the fold order gives, written out by hand: n = 3 is (0+2)+1, n = 4 (0+2)+(1+3), n = 5
+/* The bits of the fold order, written out by hand: n = 3 is (0+2)+1, n = 4 (0+2)+(1+3), n = 5
  * ((0+3)+2)+(1+4). */
 Test(plan, fold_order_is_the_written_one, .timeout = 10) {
     volatile float a = 1e8f, b = -1e8f, c = 3.25f, d = 1e-3f, e = 7e7f;

@@ -134,7 +134,7 @@ Test(protocol, any_dropped_wait_is_found, .timeout = 240) {
     }
 }
 
-/* The same of the collectives that only copy. */
+/* The same for the collectives that only copy. */
 Test(protocol, any_dropped_wait_of_a_copy_is_found, .timeout = 60) {
     for (int n = 2; n <= 3; n++) {
         for (int a = 0; a < COPIES; a++) {

@@ -73,7 +73,7 @@ Test(emulated, a_wait_takes_the_record_of_its_moment, .timeout = 30) {
 }
 
 #ifdef __SANITIZE_THREAD__
-/* What ThreadSanitizer is for here: two streams write to one memory, and it reports a race unless
+/* The use of ThreadSanitizer here: two streams write to one memory, and it reports a race unless
  * an event is between them. */
 static int two_streams_write(int with_event) {
     int status = -1;

@@ -56,7 +56,7 @@ CliTest(emulated_p2p, bytes_that_do_not_arrive, 240) {
     cli_well("train %s --mode ddp --devices 2 --quiet", TINY);
 }
 
-/* A library that believes the driver is told not to. */
+/* A library that trusts the driver is told not to. */
 CliTest(emulated_p2p, nccl_does_without, 120) {
     char nccl[2 * PATH_MAX];
     struct cli c;
@@ -93,7 +93,7 @@ CliTest(emulated_p2p, a_trial_that_hangs, 120) {
     cli_free(&c);
 }
 
-/* Only GPUs that reach each other by what the driver says are tried. */
+/* Only GPUs that reach each other, as the driver says, are tried. */
 CliTest(emulated_p2p, pairs, 120) {
     set_up(4, "lost");
     set_peers("pairs");
@@ -125,7 +125,7 @@ CliTest(emulated_p2p, a_gpu_of_its_own_for_each_process, 120) {
     cr_expect(cli_same_file("weights-1", "weights-0"), "other weights");
 }
 
-/* Programs of duet.h say it too: DDP by rank 0, DataParallel in its one process. */
+/* Programs of duet.h also report it: in DDP rank 0, in DataParallel the one process. */
 CliTest(emulated_p2p, programs_say_so, 120) {
     static const char *const lines[] = {"run --nproc-per-node 2 %s/ddp_train mnist 1",
                                         "run --nproc-per-node 1 %s/dp_train 2 mnist 1"};

@@ -27,7 +27,7 @@ Test(cuda_library_load, by_file_by_name_and_by_the_environment, .timeout = 20) {
                          by_file = place_of("/no/such/file.so", "libm.so.6");
     MUST(library_load(&by_name, two_functions, 2, &table));
     cr_assert_float_eq(table.sine(0.5) / table.cosine(0.5), tan(0.5), 1e-12);
-    MUST(library_load(&by_file, two_functions, 2, &table)); /* found by name, not by the file */
+    MUST(library_load(&by_file, two_functions, 2, &table)); /* no such file: found by name */
     setenv("DUET_TEST_LIBRARY", "libm.so.6", 1);
     struct library_place nowhere = {"Title", "DUET_TEST_LIBRARY", "", "libnot_there.so.7",
                                     "do without"};

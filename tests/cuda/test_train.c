@@ -33,8 +33,7 @@ struct way {
     const char *options;
 };
 
-/* The ways to bring a batch; steps of 12 and of 8, and the ends of
- * epochs. */
+/* The ways to load a batch; steps of 12 and of 8, and the ends of epochs. */
 static const struct way ALL[] = {
     {"single", 1, ""},
     {"dp", 1, ""},

@@ -17,7 +17,7 @@
 
 enum { WORLD_MOST = 4, STEPS_MOST = 8, PIXELS = 28 * 28, PARAMS_MOST = 16 };
 
-/* One rank's answers. */
+/* One rank's results. */
 struct rank_out {
     int code;
     char text[600];
@@ -47,7 +47,7 @@ struct job {
     size_t elements;
 };
 
-/* What a rank has open. */
+/* Objects that a rank has open. */
 struct worker {
     struct comm *comm;
     struct device *device;

@@ -1,5 +1,5 @@
 /* A rank of DDP differs, fails, leaves out a parameter or dies. The tests check which rank reports
- * what, and that no rank waits any longer. */
+ * what, and that no rank goes on waiting. */
 #include "tests/ddp/job.h"
 
 /* A peer learns of a failure through the abort word or a pidfd: at once, or within seconds on a
@@ -11,7 +11,7 @@ static double seconds(int64_t from_ns) {
     return (double)(now_ns() - from_ns) * 1e-9;
 }
 
-/* Runs a job that must fail, and fail at once; returns its exit status. */
+/* Runs a job that must fail at once; returns its exit status. */
 static int run_badly(struct job *job, int (*entry)(void *context), struct launch_result *result) {
     int64_t start = now_ns();
     job->timeout_s = LONG_TIMEOUT_S;
@@ -27,7 +27,7 @@ static void expect_end(const struct job *job, int rank, int code, const char *te
     cr_assert(strstr(out->text, text), "rank %d says: %s", rank, out->text);
 }
 
-/* The cause is told once, by the rank that failed first; the others say which one that is. */
+/* The rank that failed first reports the cause, once; the others name that rank. */
 static void expect_told(const struct job *job, int rank, int first) {
     char words[64];
     snprintf(words, sizeof words, "a peer failed first: rank %d, whose error says why", first);

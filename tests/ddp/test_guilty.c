@@ -204,9 +204,9 @@ Test(api_guilty, a_call_under_way_crosses_a_new_group_behind_a_message, .timeout
     cr_expect(code == DUET_OK, "%s", duet_error());
 }
 
-/* ---- waits, which are told after a while ---- */
+/* ---- waits, which are reported after a while ---- */
 
-/* What the ranks print on stderr meanwhile, as a text; MOST_TOLD of it. */
+/* The ranks' output on stderr meanwhile, as a text; MOST_TOLD of it. */
 enum { MOST_TOLD = 4096 };
 static int spawn_and_read(int n, int (*work)(int number, void *context), void *context,
                           char text[MOST_TOLD]) {
@@ -246,8 +246,8 @@ Test(api_guilty, a_long_wait_is_told_once, .timeout = 120) {
 }
 
 /* Two groups of all ranks, the passes of duet_ddp in the one and calls of the other. One rank makes
- * a call more of the other group, or one fewer, or one in a group of two whose other member does
- * not make it, or has so large a batch that nobody waits that long. */
+ * one call more of the other group, or one fewer, or one in a group of two whose other member does
+ * not make it, or has so large a batch that nobody waits so long. */
 enum drift { MORE_OF_OTHER, FEWER_OF_OTHER, PAIR, LARGE_BATCH, DRIFTS };
 static const double LET_GO_S = 3; /* deadline of the other group's calls */
 
@@ -295,7 +295,7 @@ static int drift(int number, void *context) {
 
 enum place { NOWHERE, ELSEWHERE, IN_OTHER };
 
-/* Where a warning or an error says that the rank is: in a call of a group that duet_group_new made?
+/* The place that a warning or an error gives for the rank: in a call of a duet_group_new's group?
  * "rank 1: all_reduce of group 1 #2: for 2 s no word from rank 0; rank 0 has waited 2 s in
  * allreduce bucket 0 step 3; rank 2 waits for nobody" */
 static enum place place_of(const char *text, int rank) {
@@ -310,7 +310,7 @@ static enum place place_of(const char *text, int rank) {
     return strstr(where, " of group ") ? IN_OTHER : ELSEWHERE;
 }
 
-/* The odd rank alone is where it is. */
+/* Only the odd rank is there. */
 static int names_the_odd(const char *text, const struct drifting *d) {
     static const enum place odd[] = {IN_OTHER, ELSEWHERE, IN_OTHER, NOWHERE},
                             others[] = {ELSEWHERE, IN_OTHER, ELSEWHERE, IN_OTHER};

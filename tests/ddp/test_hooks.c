@@ -4,7 +4,7 @@
 #include "tests/ddp/program_bed.h"
 #include "tests/golden/golden.h"
 
-/* Of sums in float32, as in test_ddp.c. */
+/* The rounding of sums in float32, as in test_ddp.c. */
 static const double TOLERANCE = 1e-5;
 
 typedef int hook_function(const struct duet_bucket *bucket, void *context);
@@ -85,8 +85,8 @@ static int means(struct rank *r, int i, float *mean, float *size) {
     return code ? code : duet_tensor_read(grad, mean);
 }
 
-/* The bound that duet.h promises. *error: the 2-norm of what differs, by that of the mean absolute
- * values. */
+/* The bound that duet.h promises. *error: the 2-norm of the difference, by that of the mean
+ * sizes. */
 static int check_bound(struct rank *r, double unit, double *error) {
     static float got[LARGEST], mean[LARGEST], size[LARGEST];
     int code = DUET_OK, rank = r->rank;
@@ -217,7 +217,7 @@ Test(api_hooks, compress_as_pytorch, .timeout = 60) {
     }
 }
 
-/* ---- what goes wrong ---- */
+/* ---- failures ---- */
 
 static int gives_up(const struct duet_bucket *b, void *context) {
     (void)context;
@@ -225,14 +225,14 @@ static int gives_up(const struct duet_bucket *b, void *context) {
     return duet_all_reduce(b->group, b->gradients, DUET_SUM, NULL);
 }
 
-/* What is refused leaves the call under way as it is. */
+/* A refused call leaves the running one as it is. */
 static int compresses_twice(const struct duet_bucket *b, void *context) {
     int code = duet_fp16_compress_hook(b, context);
     if (!code && duet_bf16_compress_hook(b, context) != DUET_USAGE) code = DUET_CHECK;
     return code ? code : strstr(duet_error(), "waits for another call") ? DUET_OK : DUET_CHECK;
 }
 
-/* Each takes the bucket itself alone: what they keep lies behind it. */
+/* Each uses only the bucket itself: what they keep is after it. */
 static int gives_copies(const struct duet_bucket *b, void *context) {
     const struct duet_bucket copy = *b, none = {.count = 4, .group = b->group};
     (void)context;

@@ -30,7 +30,7 @@ static int run_with_other_buckets(void *context) {
     return run_rank(&job);
 }
 
-/* The rebuilt buckets of rank 1 are others: it sums all 3 layers at once, its peers one. */
+/* Rank 1 rebuilds other buckets: it sums all 3 layers at once, its peers one. */
 Test(ddp_mismatch, another_count, .timeout = 60) {
     struct job job = job_default();
     job.world = 3;
@@ -143,7 +143,7 @@ Test(ddp_mismatch, every_mischief_ends_with_the_names_of_both, .timeout = 120) {
     misbehave(GATHERS, ODD "ALLGATHER", RIGHT);
 }
 
-/* A rank that makes no call is named at the deadline, and one that leaves at once. */
+/* A rank that makes no call is named at the deadline, and one that left is named at once. */
 Test(ddp_mismatch, a_rank_that_makes_no_call, .timeout = 60) {
     misbehave(HANGS, "allreduce step 2", "no word from rank 1 after 2 s");
     misbehave(LEAVES, "allreduce step 2", "rank 1 has left");

@@ -59,7 +59,7 @@ static int wait_for_comm(const struct job *job, struct device *device, int rank)
     return OK;
 }
 
-/* ---- what is seen ---- */
+/* ---- what the spans show ---- */
 
 /* One step of a rank: when its first allreduce began and when the last kernel of backward ended. */
 struct moment {

@@ -47,14 +47,14 @@ out:
     return code;
 }
 
-/* A ddp after another, whose buckets have moved the gradients. */
+/* A ddp after another one, whose buckets moved the gradients. */
 static int renew(struct rank *r, const struct duet_ddp_options *options) {
     duet_ddp_free(r->ddp);
     r->ddp = NULL;
     return duet_ddp_create(&r->ddp, r->group, r->ours, options);
 }
 
-/* The number of passes changes from the next pass on, and not for the one under way. */
+/* The number of passes changes from the next pass on, not in the current one. */
 static int change_accumulation(struct rank *r) {
     int code = DUET_OK;
     TRY(pass(r, r->alone, 0, 0));

@@ -9,7 +9,7 @@
 static const double TOLERANCE = 1e-5;
 
 enum { WORLD = 3, EPOCHS = 2, STATE = 3 };
-/* Of each rank, an epoch in each row; rank 0 is among the first to end, and then the last. */
+/* Each rank's batches, a row per epoch; rank 0 is among the first to end, and then the last. */
 static const int batches[EPOCHS][WORLD] = {{2, 5, 4}, {4, 1, 0}};
 static const int longest[EPOCHS] = {1, 0};
 

@@ -17,7 +17,7 @@ static const struct duet_param shapes[PARAMS] = {{"fc1.weight", 2, {HIDDEN, K}, 
                                                  {"fc2.bias", 1, {CLASSES}, NULL},
                                                  {"unused", 1, {4}, NULL}};
 
-/* What forward is told: on which number of samples to go wrong, and how. */
+/* Tells forward for which number of samples to fail, and how. */
 struct wrong {
     int samples;
     enum { NOT_AT_ALL, BAD_LAYER, OTHER_SHAPE, NOTHING } how;

@@ -6,7 +6,7 @@ enum { W, B, PARAMS, DEVICES = 4, L = 3, N = 10, H = 4, O = 5, WORDS = 7, ALL = 
 static const struct duet_param shapes[PARAMS] = {{"fc.weight", 2, {O, H}, NULL},
                                                  {"fc.bias", 1, {O}, NULL}};
 
-/* What the numbers are to be compared by: output, gradients of the parameters and of the input. */
+/* The results to compare: output, gradients of the parameters and of the input. */
 struct result {
     float y[L][N][O], w[O * H], b[O], x[L][N][H];
 };

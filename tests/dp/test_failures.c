@@ -121,7 +121,7 @@ Test(dp_failures, numbers_that_do_not_fit, .timeout = 60) {
     rig_free(&rig);
 }
 
-/* Parameters that device 0 does not hold: what PyTorch says when the module was moved. */
+/* Parameters that device 0 does not hold: PyTorch's error for a moved module. */
 Test(dp_failures, a_module_that_lies_elsewhere, .timeout = 60) {
     struct rig rig;
     rig_open(&rig, "mlp", 2, 2, DEVICE_HOST, 0);

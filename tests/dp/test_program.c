@@ -4,11 +4,11 @@
 
 #include "tests/dp/program_world.h"
 
-/* One pass over all samples adds their gradients in another order. They are below 1, and were seen
- * to differ by 9e-8. */
+/* One pass over all samples adds their gradients in another order. They are below 1, and differed
+ * by up to 9e-8. */
 static const double ORDER = 1e-6;
 
-/* torch.chunk, written the other way round: where chunk r of n begins. */
+/* Where chunk r of n of torch.chunk begins. */
 static int begins(int r, int samples, int n) {
     int most = (samples + n - 1) / n, at = r * most;
     return at < samples ? at : samples;

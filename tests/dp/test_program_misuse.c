@@ -2,7 +2,7 @@
  * that does not return. */
 #include "tests/dp/program_world.h"
 
-/* Replica 1 is late, and looks at its samples when everybody has given it up. */
+/* Replica 1 is late, and looks at its samples when nobody waits for it any more. */
 struct late {
     atomic_int done;
     float seen[2 * K];
@@ -52,7 +52,7 @@ static duet_var *begun(struct world *w, duet_device *device, duet_tape **tape, d
     return duet_data_parallel_call(*tape, w->dp, x);
 }
 
-/* What a call on a tape must not be used for. */
+/* Wrong uses of a call on a tape. */
 Test(api_data_parallel_misuse, misuse_on_a_tape_is_refused, .timeout = 60) {
     struct world w;
     duet_tape *near, *far;

@@ -99,7 +99,7 @@ static void step(struct world *w, int n, enum duet_pass pass, float *y, float *d
     duet_tensor_free(dy);
 }
 
-/* The same of a chunk on device 0. */
+/* The same for a chunk on device 0. */
 static void step_alone(struct world *w, int first, int n, enum duet_pass pass, float *y,
                        float *dx) {
     duet_tensor *x = rows(w, first, n), *dy = start(w, first, n), *out;
@@ -267,7 +267,7 @@ static void mixed_update(struct mixed *w, duet_params *owner, const char *passes
         mixed_pass(w, owner, p, passes[p], direct);
 }
 
-/* The next tape may lie where this one was. */
+/* The next tape may have this one's address. */
 static void leave_an_update(struct mixed *w, duet_params *owner) {
     MUST(duet_tape_accumulate(w->tape, 2));
     mixed_pass(w, owner, 0, 'm', 0);

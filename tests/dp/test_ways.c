@@ -5,7 +5,7 @@
 #include "tests/dp/judge.h"
 
 /* Samples of each step: a multiple of the devices, not a multiple, fewer than devices, one; then an
- * evaluation (negative), and training goes on. */
+ * evaluation (negative), and more training. */
 static const int batches[] = {40, 37, 3, 1, -29, 24, 2};
 enum { STEPS = 7, N = 38 };
 

@@ -52,8 +52,8 @@ static duet_var *move(duet_tape *to, duet_tape *from, duet_var *x) {
     return to == from ? x : duet_var_to(to, from, x);
 }
 
-/* To and fro: device 0 computes h, device 1 a and device 0 b of it, and device 1 their sum. Part 1
- * has parameter `second`. As one model the parts are one, and nothing moves. */
+/* Back and forth: device 0 computes h, device 1 a and device 0 b from it, and device 1 their sum.
+ * Part 1 has parameter `second`. As one model the parts are one, and nothing moves. */
 static void gradients(struct part parts[2], int second, float grads[3][K * K]) {
     static const float x[N * K] = {1, -2, 3, .5f, 2, 1, -1, 0, -.25f, 4, 1, 1};
     static const int32_t labels[N] = {0, 3, 1};
@@ -108,7 +108,7 @@ Test(model_parallel, values_go_to_and_fro_with_the_bits_of_one_device, .timeout 
     }
 }
 
-/* A ddp looks which parameters the loss uses before anything else is done. A refused backward must
+/* A ddp first finds the parameters that the loss uses. A refused backward must
  * leave that, the gradients of before and the pass as they are. */
 Test(model_parallel, a_freed_tape_is_told_before_anything_is_walked, .timeout = 60) {
     const struct duet_ddp_options options = {.find_unused_parameters = 1};
@@ -152,7 +152,7 @@ Test(model_parallel, a_freed_tape_is_told_before_anything_is_walked, .timeout = 
     close_parts(parts);
 }
 
-/* Each of these is a mistake that says what to do. */
+/* Each of these mistakes gets an error that says what to do. */
 Test(model_parallel, mistakes_are_told, .timeout = 60) {
     struct part parts[2];
     float x[N * K] = {0};
@@ -183,7 +183,7 @@ Test(model_parallel, mistakes_are_told, .timeout = 60) {
     close_parts(parts);
 }
 
-/* The example ends with 3 where the bits differ. */
+/* The example ends with status 3 if the bits differ. */
 Test(model_parallel, a_split_model_has_the_bits_of_the_whole_one, .timeout = 120,
      .init = scratch_make, .fini = scratch_remove) {
     RUN(0, EXAMPLE " 4");

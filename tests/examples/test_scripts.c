@@ -97,7 +97,7 @@ Test(scripts, convnets_losses_are_those_of_the_command_to_the_byte, .timeout = 1
 
 /* ---- the training scripts of a single machine ---- */
 
-/* DDP: the ranks come from the program or from duet run; what rank 0 has saved, all load. */
+/* DDP: the ranks come from the program or from duet run; all load the file of rank 0. */
 Test(scripts, ddp_trains_evaluates_and_saves, .timeout = 120, .init = put_real_data,
      .fini = scratch_remove) {
     RUN(0, INSIDE "$build/examples/ddp_train mnist 4 model && $build/duet run --nproc-per-node 3 "

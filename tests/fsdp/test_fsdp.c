@@ -163,7 +163,7 @@ static void run(const struct run_config *config, struct run_record *record, int 
     cr_assert_eq(job_run(config, record, &result), code, "%s", error_message());
 }
 
-/* So many bytes; pads are below this part. */
+/* This many bytes; pads are a smaller part than this. */
 static void near(uint64_t bytes, double wanted, const char *what) {
     cr_assert(bytes >= wanted && bytes < 1.02 * wanted, "%s: %g of %g", what, (double)bytes,
               wanted);
@@ -292,7 +292,7 @@ Test(fsdp, goes_on_elsewhere, .timeout = 120, .init = folder_make, .fini = scrat
         }
 }
 
-/* The job ends, and says whose fault it was. */
+/* The job ends, and names the rank at fault. */
 Test(fsdp, ranks_that_die, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
     for (int i = 0; i < (test_short() ? 2 : 12); i++) {
         struct run_config config = config_of(4, "lenet");

@@ -189,7 +189,7 @@ Test(api_fsdp, has_the_bits_of_ddp, .timeout = 240, .init = scratch_make, .fini 
 
 /* ---- ranks that differ ---- */
 
-/* Rank 1 gives other options than rank 0, and all hear of it at once. */
+/* Rank 1 gives other options than rank 0, and all ranks notice at once. */
 static int disagrees(int number, void *context) {
     const struct duet_fsdp_options *options = context;
     struct job job = {2, 0, 1, "sgd", options[number]};

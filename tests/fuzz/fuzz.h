@@ -20,7 +20,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Ends the process where something does not hold; the fuzzer then keeps the input. */
+/* Ends the process if a check fails; the fuzzer then keeps the input. */
 #define MUST(condition)                                                                    \
     do {                                                                                   \
         if (!(condition)) {                                                                \

@@ -21,7 +21,7 @@ static int get(duet_rpc_call *call, void *context) {
     return duet_rpc_return(call, duet_rpc_rref(duet_rpc_arg_rref(call, 0)));
 }
 
-/* One worker for all inputs, which takes it that there is another. */
+/* One worker for all inputs, which believes that there is another. */
 static duet_rpc *worker(void) {
     static duet_rpc *rpc;
     static const struct duet_rpc_function functions[] = {
@@ -55,7 +55,7 @@ static void check_openings(const uint8_t *data, size_t size) {
     }
 }
 
-/* The messages that the input is: headers with the bytes behind them. An answer whose length is odd
+/* The messages in the input: headers, each followed by its bytes. An answer whose length is odd
  * is one to `call`. */
 static void say_all(duet_rpc *rpc, const uint8_t *data, size_t size, uint64_t call) {
     struct message_header h;

@@ -81,7 +81,7 @@ class Memory(TorchDispatchMode):
 
 
 class Resized(Memory):
-    """FSDP empties storages and fills them again: each is asked how large it is now."""
+    """FSDP empties storages and fills them again: each is asked its current size."""
 
     def __init__(self):
         super().__init__()
@@ -181,7 +181,7 @@ def mlp(*hidden):
     return nn.Sequential(*layers, nn.Linear(into, 10))
 
 
-# ---- what DataParallel does ----
+# ---- DataParallel's steps ----
 
 def groups(tensors):
     """The tensors that go into one buffer."""

@@ -77,7 +77,7 @@ static inline void expected_sum(const struct expected *e, char *to, int b, size_
     memcpy(to, term[0], dtype_bytes(e->how.type));
 }
 
-/* Element i of block b of the rank's OUTPUT; 0: it is left as it was. */
+/* Element i of block b of the rank's OUTPUT; returns 0 if the call leaves it alone. */
 static inline int expected_element(const struct expected *e, char *to, int rank, int b, size_t i) {
     int root = e->root;
     size_t mine = (size_t)rank * e->stride + i;
@@ -95,7 +95,7 @@ static inline int expected_element(const struct expected *e, char *to, int rank,
 }
 
 /* The first element of the rank's OUTPUT that is wrong, counted over all blocks; -1: none.
- * `untouched`: what an element is that the call leaves alone; NULL: the rank's input. */
+ * `untouched`: values of elements that the call leaves alone; NULL: the rank's input. */
 static inline long expected_wrong(const struct expected *e, const char *output, int rank,
                                   const char *untouched) {
     size_t bytes = dtype_bytes(e->how.type);

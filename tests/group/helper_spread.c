@@ -13,7 +13,7 @@
 #include "comm/environment.h"
 #include "tests/group/shared.h"
 
-/* average: taken of sums of floats only. */
+/* average: only of sums of floats. */
 static struct expected expected_of(enum collective what, struct arithmetic how, int n, int root,
                                    int peer, size_t count, int average, int seed) {
     int averages = average && is_sum(what) && !how.op && dtype_is_float(how.type);
@@ -90,8 +90,8 @@ static int try_uneven(struct group *g, int wrong) {
     return OK;
 }
 
-/* Rank 0 takes two messages of each other rank: first those of tag 9, from anybody, then those of
- * tag 4, which were sent before. */
+/* Rank 0 receives two messages of each other rank: first those of tag 9, from anybody, then those
+ * of tag 4, which were sent before. */
 static int try_tags(struct group *g) {
     int n = group_size(g), seen = 0;
     int32_t word = group_rank(g);
@@ -128,13 +128,13 @@ static int try_sub_group(struct group *world) {
     return code;
 }
 
-/* All ranks draw the same. */
+/* All ranks draw the same numbers. */
 static int drawn(uint32_t *state, int below) {
     *state = *state * 1664525u + 1013904223u;
     return (int)(*state >> 8) % below;
 }
 
-/* Fifty calls. Of a group that this rank is no member of it draws the call and leaves it out, so
+/* Fifty calls. If this rank is not a member of the group, it draws the call and skips it, so
  * ranks are in calls of different groups at a time. */
 static int try_drawn(struct group *const groups[3], const int sizes[3], int seed) {
     uint32_t state = (uint32_t)seed;

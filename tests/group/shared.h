@@ -18,11 +18,11 @@ static const enum collective whats[] = {
     COLLECTIVE_SCATTER,    COLLECTIVE_ALL_TO_ALL,     COLLECTIVE_SEND};
 enum { WHATS = sizeof whats / sizeof *whats };
 
-/* Few elements go around every corner of these windows, and past these caches. */
+/* Few elements fill these windows several times, and exceed these caches. */
 static const struct group_sizes tiny = {
     .window = 4096, .half = 2048, .mailbox = 1024, .slot = 256, .caches = 8192};
 
-/* What ranks tell the test, in memory that all of them share. */
+/* Results of the ranks for the test, in memory that all of them share. */
 struct page {
     int code[MAX_DEVICES];
     char text[MAX_DEVICES][1024];
@@ -36,7 +36,7 @@ static inline struct launch_result run_ranks(int n, int (*entry)(void *), void *
     return result;
 }
 
-/* The end of a rank: its status, and its message where it failed. */
+/* The end of a rank: its status, and its message if it failed. */
 static inline int end_rank(struct group *group, struct page *page, int code) {
     int rank = group ? group_rank(group) : atoi(getenv("RANK"));
     if (page) {

@@ -71,7 +71,7 @@ Test(grid, every_number_of_ranks, .timeout = 900) {
         if (!test_short() || n == 2 || n == 3 || n == 5) run_well(n, grid_entry, NULL);
 }
 
-/* The sizes that programs get. */
+/* The sizes that programs use. */
 static int large_entry(void *context) {
     struct group *g;
     (void)context;

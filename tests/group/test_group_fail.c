@@ -143,7 +143,7 @@ static int fault_entry(void *context) {
     return end_rank(g, f->page, code);
 }
 
-/* Runs the fault over three ranks; the job's text must hold both words, or the second pair. */
+/* Runs the fault over three ranks; the job's text must have both words, or the second pair. */
 static void must_say(enum kind kind, double timeout_s, const char *one, const char *two) {
     struct fault f = {share(sizeof(struct page)), kind, timeout_s};
     struct launch_result result = run_ranks(3, fault_entry, &f);

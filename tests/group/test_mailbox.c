@@ -115,7 +115,7 @@ static int both_kinds_entry(void *context) {
     return end_rank(g, NULL, code);
 }
 
-/* A collective does not wait for messages that are under way. */
+/* A collective does not wait for unfinished messages. */
 static int beside(struct group *g) {
     int me = group_rank(g);
     float *x = calloc(20000, sizeof *x);
@@ -236,7 +236,7 @@ static int question_and_answer(struct group *g) {
     return code;
 }
 
-/* Rank 0 takes all of tag 1 before any of tag 0, of whomever. */
+/* Rank 0 receives all of tag 1 before any of tag 0, from any rank. */
 static int from_anybody(struct group *g) {
     int code = OK, rank = group_rank(g), n = group_size(g), next[2][MOST] = {{0}};
     float x[300];
@@ -267,7 +267,7 @@ struct letter {
     size_t count;
 };
 
-/* What rank a sends to rank b: the same on both. */
+/* The message of rank a to rank b: the same on both. */
 static void draw(int a, int b, int round, struct letter letters[EACH]) {
     struct rng rng;
     rng_seed(&rng, (uint64_t)(round * 64 + a * 8 + b));
@@ -340,7 +340,7 @@ Test(mailbox, messages_arrive_and_find_their_receives, .timeout = 120) {
     run_well(MOST, all_entry, NULL);
 }
 
-/* ---- what is told ---- */
+/* ---- messages on errors ---- */
 
 struct fault {
     struct page *page;

@@ -272,7 +272,7 @@ Test(group, a_strange_environment_is_told) {
     MUST_FAIL(duet_group_init(&group, 0.1), DUET_TIMEOUT, "no word from rank 1 after 0.1 s");
     setenv("RANK", "1", 1);
     MUST_FAIL(duet_group_init(&group, 0.1), DUET_TIMEOUT, "no word from rank 0 after 0.1 s");
-    unsetenv("RANK"), unsetenv("WORLD_SIZE"); /* as Open MPI's mpirun says it */
+    unsetenv("RANK"), unsetenv("WORLD_SIZE"); /* as if started by Open MPI's mpirun */
     setenv("OMPI_COMM_WORLD_RANK", "0", 1), setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
     MUST(duet_group_init(&group, 1));
     MUST(duet_barrier(group, NULL));
@@ -281,7 +281,7 @@ Test(group, a_strange_environment_is_told) {
     duet_group_destroy(&group);
 }
 
-/* Nobody started these ranks together: rank 0 watches the others, and they watch it. */
+/* No launcher started these ranks: rank 0 watches the others, and they watch it. */
 static void notice_the_end_of(int dead) {
     char text[64];
     int status;
@@ -311,7 +311,7 @@ Test(group, a_rank_that_dies_is_noticed, .timeout = 30) {
     notice_the_end_of(0);
 }
 
-/* A rank that forgets to leave is told so. */
+/* A rank that forgets to leave gets a message. */
 static int forgets(int rank, void *context) {
     duet_group *group;
     (void)rank, (void)context;

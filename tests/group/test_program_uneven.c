@@ -22,7 +22,7 @@ static float at(const duet_tensor *t, int i) {
     return duet_tensor_read(t, x) ? -1e9f : x[i];
 }
 
-/* ---- blocks of lengths of their own ---- */
+/* ---- blocks of different lengths ---- */
 
 enum call { ALL_TO_ALL, ALL_GATHER, GATHER, SCATTER, CALLS };
 
@@ -169,8 +169,8 @@ Test(group_uneven, gpus_without_peer_access, .timeout = 60) {
 
 /* ---- ranks that give other split sizes ---- */
 
-/* Rank 2 reduces where the others exchange rows: whoever compares first says that the calls
- * differ, not that some sizes do. */
+/* Rank 2 reduces where the others exchange rows: the first rank that compares reports different
+ * calls, not different sizes. */
 static int calls_another(int rank, void *context) {
     duet_group *group = NULL;
     duet_device *device = NULL;

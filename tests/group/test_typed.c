@@ -27,7 +27,7 @@ static int is_nan(enum dtype type, const char *x) {
     }
 }
 
-/* Bits of any kind, now and then of numbers near one, where sums round. */
+/* Arbitrary bits, sometimes of numbers near one, where sums round. */
 static void fill(char *x, uint64_t *seed) {
     for (size_t i = 0; i < MOST * BYTES; i++) {
         *seed = *seed * 6364136223846793005u + 1442695040888963407u;
@@ -85,7 +85,7 @@ Test(typed, fast_loops_give_the_reference_bits, .timeout = 60) {
                     }
 }
 
-/* The largest number of ranks that there can be. */
+/* The largest possible number of ranks. */
 Test(typed, sixty_four_ranks) {
     uint64_t seed = 7;
     for (int type = 0; type < ELEMENT_TYPES; type++)

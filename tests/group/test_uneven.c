@@ -10,7 +10,7 @@ static const enum collective unevens[] = {COLLECTIVE_ALL_GATHER, COLLECTIVE_GATH
                                           COLLECTIVE_SCATTER, COLLECTIVE_ALL_TO_ALL,
                                           COLLECTIVE_REDUCE_SCATTER};
 
-/* ---- one call: every element is made of who gives it to whom ---- */
+/* ---- one call: every element depends on its sender and receiver ---- */
 
 struct uneven {
     enum collective what;
@@ -29,7 +29,7 @@ static void element(const struct uneven *u, int from, int to, size_t i, char *ou
     expected_was(&e, out, from, i * 3 + (shows_one_block(u->what) ? 0 : (size_t)to));
 }
 
-/* All ranks draw the same. */
+/* All ranks draw the same numbers. */
 static struct uneven draw(struct rng *rng, int n) {
     struct uneven u = {.what = unevens[rng_u32(rng) % 5],
                        .how = {(enum dtype)(rng_u32(rng) % ELEMENT_TYPES), ELEMENT_SUM},
@@ -165,7 +165,7 @@ static int disagree_entry(void *context) {
     size_t gives[] = {1, 2, 3}, expects[3];
     int code = group_open(&g, 60), rank = code ? 0 : group_rank(g);
     for (int r = 0; r < 3; r++)
-        expects[r] = (size_t)(rank + 1) + (rank == 1 && r == 2); /* rank 2 gives it 2 */
+        expects[r] = (size_t)(rank + 1) + (rank == 1 && r == 2); /* rank 2 gives only 2 */
     struct group_call call = {.what = COLLECTIVE_ALL_TO_ALL,
                               .input = x,
                               .output = y,

@@ -82,8 +82,8 @@ static int heard_before(const struct plan *plan, int i, int peer) {
 }
 
 /* Of an eager call, a turn's wait for a rank that does not read this rank's slot, or that this rank
- * hears in every call, is needed only between calls of different kinds. Who gives and takes nothing
- * waits at the end to hear that the others make the same call: tests/group/test_uneven.c. */
+ * hears in every call, is needed only between calls of different kinds. A rank that gives and takes
+ * nothing waits at the end until the others make the same call: tests/group/test_uneven.c. */
 static int heard_in_calls(const struct plan *plan, int i, int peer) {
     int reads = 0, heard = 0;
     if (plan->steps[i].op == PLAN_NONE && plan->steps[i].wait_kind == PLAN_SHOWN) return 1;

@@ -24,7 +24,7 @@ static inline void set_peers(const char *which) {
     setenv("EMULATED_PEER", which, 1);
 }
 
-/* For tests of what only emulated GPUs can be told to do. */
+/* For tests that need settings of emulated GPUs. */
 static inline void need_emulated(void) {
 #ifndef CUDA_EMULATION
     cr_skip_test("the emulated runtime is needed: make EMULATION=1");

@@ -36,7 +36,7 @@ static inline int test_short(void) {
     return value && *value && strcmp(value, "0") != 0;
 }
 
-/* For tests of how processes agree, where each process has no more threads than in other tests. */
+/* For tests of processes, each of which has no more threads than in other tests. */
 #ifdef __SANITIZE_THREAD__
 #define SKIP_UNDER_THREAD() cr_skip_test("ThreadSanitizer sees nothing between processes")
 #else

@@ -13,7 +13,7 @@
 #define LENET "tests/golden/lenet.txt"
 #define CONVNET "tests/golden/convnet.txt"
 
-/* The bounds asked for are 2e-6 (loss), 3e-4 (gradients) and 1e-5 (five steps): what float kernels
+/* The required bounds are 2e-6 (loss), 3e-4 (gradients) and 1e-5 (five steps): what float kernels
  * of any make keep. Duet's sum the loss in double and keep the sum of each product short, and come
  * a hundred times nearer: 1.4e-8, 1.3e-6 and 1e-9 were measured. The bounds leave a factor of about
  * eight. */

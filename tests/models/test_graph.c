@@ -53,7 +53,7 @@ Test(graph, is_the_model_that_its_text_says, .timeout = 30) {
     graph_free(g);
 }
 
-/* Inputs are one behind the other in a sample. */
+/* Inputs follow each other in a sample. */
 Test(graph, several_inputs_are_parts_of_a_sample, .timeout = 30) {
     struct graph *g = read_graph("duet 1\ninput %a: f32[N, 2, 3]\ninput %b: f32[N, 4]\n"
                                  "%1: f32[N, 6] = flatten(%a)\n"
@@ -160,7 +160,7 @@ Test(graph, names_line_and_column_of_what_cannot_be_read, .timeout = 30) {
          "%0: f32[N, 2, 4, 4] = relu(%x)\n%1: f32[N, 2, 4, 4] = batch_norm(%0, w, w, " buffers \
          ")\n%2: f32[N, 32] = flatten(%1)\nreturn %2\n"
 
-/* Shapes are the ops' own business, so they are checked when the model is made. */
+/* The ops check shapes, so that happens when the model is made. */
 #define ATTENTION(last)                                                               \
     HEAD "parameter w: f32[4, 4]\nconstant m: f32[2, 4, 4]\nconstant flat: f32[4]\n"  \
          "%1: f32[N, 2, 4, 4] = matmul_add(%x, w, none)\n"                            \
@@ -314,7 +314,7 @@ Test(graph, attention_is_one_node, .timeout = 30) {
     cr_assert_eq(plain, 3);
 }
 
-/* As many lines as nobody writes are read in a moment; one line more is refused. */
+/* The largest number of lines is read quickly; one line more is refused. */
 Test(graph, reads_many_lines, .timeout = 60) {
     enum { LINES = GRAPH_LINES, ROOM = 64 };
     char *text = malloc((size_t)LINES * ROOM + ROOM), *at = text;

@@ -8,8 +8,8 @@
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
 
-/* Much of it reads nothing in backward, two values are one var, and relus are before a pool and
- * without one. */
+/* Many ops read nothing in backward, two values are one var, and relus are before a pool and
+ * elsewhere. */
 #define LONG                                                                                       \
     "duet 1\ninput %x: f32[N, 2, 4, 4]\n"                                                          \
     "parameter c.weight: f32[4, 2, 3, 3]\nparameter d.weight: f32[4, 4, 1, 1]\n"                   \
@@ -43,7 +43,7 @@
 enum { IN = 32, WEIGHTS = 72 + 16 + 4 + 4 + 48 + 4 };
 static const struct segments two = {2, 5, {{0, 3}, {1, 2}}};
 
-/* A device that checks operands, so what has gone back is NaN. */
+/* A device that checks operands, so freed memory is NaN. */
 struct bed {
     struct device *device;
     duet_tape *tape;

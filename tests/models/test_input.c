@@ -53,7 +53,7 @@ static void close_bench(struct bench *b) {
     model_free(&b->model);
 }
 
-/* A step that takes long: it reads its batch at its end. What it has read comes to `seen`. */
+/* A step that takes long: it reads its batch at its end. It copies that to `seen`. */
 static void step(struct bench *b, int k, float *seen, int32_t *seen_labels) {
     struct replica *r = &b->replica;
     struct step_block block = {.step = (uint64_t)k};

@@ -25,7 +25,7 @@ static void expect(int code, int want, const char *text) {
     cr_assert(strstr(error_message(), text), "\"%s\" does not say \"%s\"", error_message(), text);
 }
 
-/* Those of transformers' GPT2LMHeadModel. BERT's pooler and sentence pairs are left out. */
+/* Those of transformers' GPT2LMHeadModel. BERT lacks the pooler and sentence pairs. */
 Test(models, transformers_have_the_originals_parameters) {
     static const struct {
         const char *name;

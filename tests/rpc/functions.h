@@ -71,7 +71,7 @@ static const struct duet_rpc_function common[] = {{"echo", echo, NULL, NULL},
 enum { COMMON = sizeof common / sizeof *common, MOST_FUNCTIONS = COMMON + 8 };
 static struct duet_rpc_function all_functions[MOST_FUNCTIONS];
 
-/* Each worker has these of the test, and the common ones. */
+/* Each worker has these functions of the test, and the common ones. */
 static inline void have_too(const struct duet_rpc_function *own, size_t count) {
     cr_assert(count <= MOST_FUNCTIONS - COMMON);
     memcpy(all_functions, common, sizeof common);

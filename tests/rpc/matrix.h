@@ -23,7 +23,7 @@ FUNCTION(bye) {
     return DUET_OK;
 }
 
-/* linear(x), behind a nap. */
+/* linear(x), after a pause. */
 FUNCTION(forward) {
     duet_tape *t;
     duet_params *params = matrix(call);
@@ -34,7 +34,7 @@ FUNCTION(forward) {
     return duet_rpc_return(call, duet_rpc_var(y));
 }
 
-/* Passes x on to the worker that is named, and gives its answer back: this one has no part. */
+/* Passes x on to the named worker and returns its answer: this one computes nothing. */
 FUNCTION(pass_on) {
     duet_tape *t;
     struct duet_rpc_value y;

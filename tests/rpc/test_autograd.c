@@ -157,7 +157,7 @@ Test(autograd, sums_have_the_same_bits_in_every_order, .timeout = 60) {
     WORKERS(3, same_sums, functions);
 }
 
-/* ---- several contexts, and what goes wrong ---- */
+/* ---- several contexts, and failures ---- */
 
 static void wrong(struct worker *w) {
     duet_autograd_context *c[2];
@@ -212,7 +212,7 @@ Test(autograd, says_what_is_wrong, .timeout = 60) {
     WORKERS(2, wrong_or_wait, functions);
 }
 
-/* ---- what is refused leaves all as it was ---- */
+/* ---- a refused call changes nothing ---- */
 
 static duet_var *through_w1(struct worker *w, duet_tape *t) {
     struct duet_rpc_value y;

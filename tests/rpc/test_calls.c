@@ -118,7 +118,7 @@ Test(calls, many_are_under_way_at_once, .timeout = 30) {
     WORKERS(3, many, functions);
 }
 
-/* As deep as they are read, and no deeper; one that holds itself, twice even, ends at once. */
+/* Lists nest as deep as they are read, and no deeper; a list that holds itself ends at once. */
 static void lists(struct worker *w) {
     struct duet_rpc_value got, loop[3], deep[17] = {duet_rpc_int(7)};
     duet_rpc *r = w->rpc;

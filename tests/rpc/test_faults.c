@@ -99,7 +99,7 @@ Test(faults, a_graceful_end_names_who_has_left, .timeout = 30) {
     alone(3, two_stay, NULL);
 }
 
-/* w0 has calls under way in both directions, and goes. */
+/* w0 leaves while calls in both directions run. */
 static void one_leaves_at_once(struct worker *w) {
     duet_future *f;
     if (w->rank == 1) {
@@ -121,7 +121,7 @@ Test(faults, leaving_at_once_waits_for_no_call_from_here, .timeout = 30) {
     alone(2, one_leaves_at_once, (int[]){0, SIGKILL});
 }
 
-/* A graceful one waits for calls of others, too, that nobody waits for. */
+/* A graceful shutdown also waits for calls of others that nobody waits for. */
 static void all_leave(struct worker *w) {
     duet_future *f[3];
     for (int i = 0; i < 3; i++) {
@@ -139,7 +139,7 @@ Test(faults, leaving_together_waits_for_all_calls, .timeout = 30) {
     alone(2, all_leave, NULL);
 }
 
-/* One does not come: the others' shutdown ends at its deadline, and names it. */
+/* One worker does not call it: the others' shutdown ends at its deadline, and names it. */
 static void comes_late(struct worker *w) {
     if (w->rank < 2)
         FAILS(DUET_TIMEOUT, duet_rpc_shutdown(&w->rpc, 1, 2), "'w2' did not shut down in time");
@@ -182,7 +182,7 @@ Test(faults, no_program_calls_the_librarys_own, .timeout = 30) {
     COMMON_WORKERS(2, call_own);
 }
 
-/* ---- what is late, and what is too large ---- */
+/* ---- late calls, and values that are too large ---- */
 
 static void too_late(struct worker *w) {
     const struct duet_rpc_value s = duet_rpc_number(0.5);

@@ -10,7 +10,7 @@
 /* Some values fit into a socket, some do not. */
 enum { RANKS = 3, LATEST_US = 20000, IN_FLIGHT = 24, SMALL = 80000, LARGE = 1200000 };
 
-/* Calls the worker that is named, and gives its answer back. */
+/* Calls the named worker, and returns its answer. */
 FUNCTION(relay) {
     struct duet_rpc_value got = {0};
     int code = duet_rpc_sync(duet_rpc_of_call(call), duet_rpc_arg_text(call, 0), "echo",
@@ -39,7 +39,7 @@ static int objects(struct worker *w, const char *to) {
     return code;
 }
 
-/* Nobody waits for any but the last. */
+/* Only the last is waited for. */
 static int in_flight(struct worker *w, const char *to, struct duet_rpc_value value) {
     duet_future *f = NULL;
     int code = DUET_OK;

@@ -241,7 +241,7 @@ static void to_nobody(void *context, int to, const struct life_message *m) {
     (void)context, (void)to, (void)m;
 }
 
-/* What a dead worker had is over, nobody counts for it again, and nobody ends what is another's. */
+/* A dead worker's references are gone, nobody counts for it again, and others' objects stay. */
 Test(lifetime, a_dead_worker_has_nothing) {
     struct life o = {.self = O, .emit = to_nobody, .free = note_freed};
     life_hold(&o, OBJECT);

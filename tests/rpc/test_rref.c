@@ -5,7 +5,7 @@
 
 #include "tests/rpc/functions.h"
 
-/* Uses a reference that it was given. */
+/* Uses a reference that it received. */
 FUNCTION(use) {
     struct duet_rpc_value got;
     duet_rref *r = duet_rpc_arg_rref(call, 0);
@@ -13,7 +13,7 @@ FUNCTION(use) {
     return code ? code : duet_rpc_return(call, got);
 }
 
-/* Keeps it beyond the call and gives it back, or releases it. */
+/* Keeps it after the call and returns it, or releases it. */
 static duet_rref *kept;
 FUNCTION(keep) {
     struct duet_rpc_value *v = (struct duet_rpc_value *)duet_rpc_arg(call, 0);
@@ -186,7 +186,7 @@ Test(rref, values_and_what_goes_wrong, .timeout = 60) {
     WORKERS(2, values, functions);
 }
 
-/* ---- what holds on to what: without a device, which would keep an object as well ---- */
+/* ---- what keeps what: without a device, which would also keep an object ---- */
 
 static void run(int n, void (*each)(struct worker *w)) {
     worker_bare = 1;

@@ -13,7 +13,7 @@ static void same_gradients(const struct pass *p, const char *owner, const float 
     duet_autograd_context_free(p->context);
 }
 
-/* The matrix of `owner` comes here as a var. */
+/* Fetches the matrix of `owner` as a var. */
 static void parameter_to_here(struct worker *w, const char *owner) {
     float dw[OUT * IN], dx[ROWS * IN];
     struct duet_rpc_value r, value;
@@ -56,7 +56,7 @@ static void result_to_here(struct worker *w, const char *owner) {
     duet_rref_free(r), duet_rref_free(unused);
 }
 
-/* Of any other tensor the value comes, and no gradient is asked for; errors are the function's. */
+/* Any other tensor is fetched as a value, without a gradient; errors are the function's. */
 static void others_to_here(struct worker *w) {
     struct duet_rpc_value value;
     duet_rref *r;

@@ -84,7 +84,7 @@ static int run_one(int rank, int n, void (*body)(struct worker *w)) {
     return 0;
 }
 
-/* A port that nobody has at the moment. */
+/* A port that is free at the moment. */
 static int free_port(void) {
     struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t bytes = sizeof at;
@@ -102,7 +102,7 @@ static void workers(int n, void (*body)(struct worker *w)) {
         cr_expect_eq(status_of(p[r]), 0, "worker %d", r);
 }
 
-/* When all have come nobody listens any more; the door may take its time to shut. */
+/* Once all have joined nobody listens any more; closing may take a while. */
 static void knock_in_vain(void) {
     struct sockaddr_in at = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)job.port),
@@ -150,7 +150,7 @@ Test(transport, who_does_not_know_the_secret_stays_outside, .timeout = 60) {
         cr_expect_eq(status_of(p[r]), 0, "worker %d", r);
 }
 
-/* What one side has said is of no use to another, nor in another connection. */
+/* The messages of one side are useless to another, and in another connection. */
 Test(transport, a_proof_is_of_one_connection_and_one_side) {
     uint8_t a[NONCE_BYTES] = {1}, b[NONCE_BYTES] = {2}, proof[PROOF_BYTES], again[PROOF_BYTES];
     struct hello hello = {.rank = 1, .world = 2, .name = "w1"}, other = hello;
@@ -185,7 +185,7 @@ Test(transport, a_code_is_that_of_the_standard) {
 
 enum { STRANGERS = 30, SILENT = 3 };
 
-/* A connection that says nothing, rubbish, or an opening and nothing behind it. */
+/* A connection that sends nothing, garbage, or an opening and nothing after it. */
 static int knock(int i) {
     struct sockaddr_in at = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)job.port),
@@ -200,7 +200,7 @@ static int knock(int i) {
     return s;
 }
 
-/* Rank 0 waits while strangers knock, some of whom stay; then rank 1 comes, and is in soon. */
+/* Rank 0 waits while strangers connect, some of whom stay; then rank 1 connects, and joins soon. */
 Test(transport, strangers_keep_nobody_out, .timeout = 60) {
     pid_t p[2];
     int held[STRANGERS];

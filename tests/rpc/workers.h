@@ -15,7 +15,7 @@
 #include "rpc/autograd.h"
 #include "tests/harness/harness.h"
 
-/* In a worker: ends it where something does not hold; the launcher then ends the others. */
+/* In a worker: ends it if a check fails; the launcher then ends the others. */
 #define MUST(condition, ...)                                                               \
     do {                                                                                   \
         if (!(condition)) {                                                                \
@@ -109,7 +109,7 @@ static inline int worker_main(int rank, void *context) {
 
 /* ---- workers that are no ranks of a launcher, which would end all when one dies ---- */
 
-/* Makes a job of those that are forked behind it. */
+/* Makes a job of the processes that are forked after it. */
 static inline void set_secret(void) {
     static int jobs;
     char text[48];
@@ -156,7 +156,7 @@ static inline void alone(int n, void (*body)(struct worker *w), const int *statu
 
 /* ---- inside a worker ---- */
 
-/* What this worker has at the moment. */
+/* The objects that this worker holds at the moment. */
 struct rpc_info {
     int threads;     /* of the pool */
     int owned, kept; /* objects here; references and futures of this worker */

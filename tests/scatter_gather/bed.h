@@ -117,7 +117,7 @@ static inline void fill_random(float *x, size_t count, uint64_t seed) {
     }
 }
 
-/* The i-th device to be asked: 0, 1, ... or n-1, n-2, ... */
+/* The i-th device to read: 0, 1, ... or n-1, n-2, ... */
 static inline int turn(int n, int i, int upwards) {
     return upwards ? i : n - 1 - i;
 }

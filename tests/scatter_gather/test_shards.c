@@ -29,7 +29,7 @@ Test(shards, cover_every_element_once, .timeout = 30) {
 
 enum { COUNT = 3000, RANGES = 3 };
 
-/* The second range is shorter than the devices are many, so some devices add nothing of it. */
+/* The second range has fewer elements than there are devices, so some add nothing of it. */
 static const struct param_range ranges[RANGES] = {{0, 1990}, {2048, 70}, {2176, 700}};
 
 static void reduce_and_compare(int n, enum device_kind kind, int upwards) {

@@ -9,7 +9,7 @@
 
 /* Numbers of up to about 3, kept in float with sums in double; 3e-7 was measured. */
 static const double TOLERANCE = 1e-6;
-/* What plain BatchNorm differs by on these shares, at least. */
+/* The least difference of plain BatchNorm on these shares. */
 static const double VISIBLE = 1e-2;
 
 enum { W, B, FC, PARAMS, SAMPLES = 8, C = 3, H = 4, K = C * H * H, CLASSES = 2, RANKS = 3 };
@@ -67,7 +67,7 @@ static void close_rank(struct rank *r) {
     duet_group_destroy(&r->group);
 }
 
-/* What a pass over the samples first .. first + n - 1 of a batch gives. */
+/* The results of a pass over the samples first .. first + n - 1 of a batch. */
 struct result {
     float y[SAMPLES * CLASSES], dx[SAMPLES * K], running[2][C];
     int64_t batches;
@@ -286,7 +286,7 @@ out:
     return code;
 }
 
-/* PyTorch's trap: rank 0 evaluates, and the others do not come. */
+/* PyTorch's trap: rank 0 evaluates, and the others do not call. */
 static int evaluates_alone(int number, void *context) {
     struct rank r;
     int code = open_rank(&r, context), rank = r.rank;

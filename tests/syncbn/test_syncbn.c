@@ -16,7 +16,7 @@ static const double TOLERANCE = 1e-6;
 
 enum { SAMPLES = 8, CHANNELS = 6, PIXELS = 20, SAMPLE = CHANNELS * PIXELS, MOST_SEGMENTS = 4 };
 
-/* What the ranks leave for the test, in shared memory. */
+/* The ranks' results for the test, in shared memory. */
 struct page {
     float y[SAMPLES * SAMPLE], dx[SAMPLES * SAMPLE];
     float dw[MOST_SEGMENTS][CHANNELS], db[MOST_SEGMENTS][CHANNELS]; /* [rank] */

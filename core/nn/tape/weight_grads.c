@@ -210,7 +210,7 @@ int tape_complete_kept(duet_tape *t) {
     return OK;
 }
 
-/* 1 if this is the only use of a parameter, or one that has no gradient. */
+/* 1 if this is the parameter's only use, or the parameter has no gradient. */
 static int is_once(const duet_tape *t, const struct param *p) {
     return !param_trains(p) || (t->use[p->index].total == 1 && !p->from);
 }

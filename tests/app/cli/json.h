@@ -15,8 +15,8 @@ static inline struct json *json_of(const char *path) {
     return root;
 }
 
-/* A member; where a command's results have none of that name, the run of that name, or the member
- * of the only run. */
+/* A member; if the results have none of that name, the run of that name, or the only run's
+ * member. */
 static inline const struct json *json_member(const struct json *object, const char *key) {
     const struct json *found = json_find(object, key), *runs = json_find(object, "runs");
     if (found || !runs) return found;

@@ -49,7 +49,7 @@ struct cli {
 
 static char cli_folder[] = "/tmp/duet-cli-XXXXXX", cli_root_path[PATH_MAX],
             cli_program[PATH_MAX + 64];
-/* How the program is called: another one than duet has cli_be_program. */
+/* The program's name; cli_be_program sets another one than duet. */
 static const char *cli_name = "duet";
 
 static inline void cli_folder_make(void) {
@@ -283,7 +283,7 @@ static inline int cli_is_progress(const char *line) {
     return !strncmp(line, "epoch: ", 7);
 }
 
-/* Parts what stood on standard error into c->err and c->progress. Of a line that was rewritten in
+/* Splits standard error into c->err and c->progress. Of a line that was rewritten in
  * place, and of one that ends as on a terminal, counts what stands there in the end. */
 static inline void cli_split(struct cli *c, const char *text) {
     FILE *file[2];

@@ -100,7 +100,7 @@ CliTest(cli_any_data, a_file_of_tensors, 300) {
     cli_fails(1, "cannot read: none.safetensors", "train --dataset none.safetensors --model mlp");
 }
 
-/* Labels of -100 count nothing, as in PyTorch, in every mode. */
+/* Labels of -100 do not count, as in PyTorch, in every mode. */
 CliTest(cli_any_data, labels_that_are_ignored, 100) {
 #define IGNORING "--dataset own.safetensors --batch-size 14 --epochs 1 --model mlp --mlp-hidden 20"
     put_tensors(2, 0);

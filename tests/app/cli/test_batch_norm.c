@@ -16,7 +16,7 @@
 #define SMALL_DATA "--model small --dataset synthetic --shape 1x9x8 --samples 22"
 #define SMALL_RUN SMALL_DATA REST
 
-/* Cut by its own devices each mode normalises other shares; synchronised it does not, but sums are
+/* Cut by devices each mode normalises other shares; synchronised it does not, but sums are
  * added in another order, and the biases in front of a norm have gradients of rounding alone. */
 CliTest(cli_batch_norm, without_virtual_devices, 300) {
     put_norm_model("small");

@@ -110,7 +110,7 @@ CliTest(cli_compare, identical, 300) {
     }
 }
 
-/* Ring and tree, which add in orders of their own: single and DP add so, too, and say so. */
+/* Ring and tree add in orders of their own: single and DP use the same order, and say so. */
 CliTest(cli_compare, orders_of_allreduces, 300) {
     static const char *const table[][2] = {
         {"--devices 4 --allreduce ring", "ring over 4 devices"},
@@ -138,7 +138,7 @@ CliTest(cli_compare, orders_of_allreduces, 300) {
     }
 }
 
-/* Modes that diverge alike are identical, but that is no success: status 3, and since when. */
+/* Modes that diverge alike are identical, but that is no success: status 3, and the first step. */
 CliTest(cli_compare, not_finite, 120) {
     struct cli c;
     put_data(60, 20);

@@ -121,7 +121,7 @@ CliTest(cli_estimate, of_single, 60) {
     json_free(measured);
 }
 
-/* Where a run asks for more than there is, the estimate says what the run says. */
+/* If a run needs more memory than there is, the estimate says what the run says. */
 CliTest(cli_estimate, of_what_does_not_fit, 60) {
     const char *words = "--model simple --dataset random --classes 20000 --devices 4 --steps 2 "
                         "--samples 512 --device-memory 48M";
@@ -201,7 +201,7 @@ CliTest(cli_estimate, as_pytorch, 60) {
     json_free(profiled);
 }
 
-/* So many outputs that no --classes says them: 512 tokens of 50257 classes, in floats. */
+/* More outputs than --classes can name: 512 tokens of 50257 classes, in floats. */
 CliTest(cli_estimate, of_outputs_by_token, 60) {
     struct json *j = output_of("estimate", "--params 124M --activations 1M --shape 512 --outputs "
                                            "512x50257 --devices 2 --batch-size 4 --steps 2");
@@ -224,7 +224,7 @@ CliTest(cli_estimate, no_line_is_wider_than_80, 60) {
     }
 }
 
-/* What a model takes is known where it is built. No head of a table stands before the error. */
+/* Building a model shows what it takes. No head of a table is printed before the error. */
 CliTest(cli_estimate, a_model_that_does_not_suit_its_samples, 60) {
     FILE *file = fopen("net.duet", "w");
     cr_assert_not_null(file);

@@ -29,7 +29,7 @@ static const char *const names[] = {"resnet50",       "mobilenet_v2",   "vit_b_1
                                     "masked_patches", "weight_norms"};
 enum { NETS = sizeof names / sizeof *names };
 
-/* Where tests are short: most, but not the values of parameters. */
+/* In short tests: most checks, but not the values of parameters. */
 static int left_out(int i) {
     return test_short() && i % 4 && i < NETS - 1;
 }

@@ -300,9 +300,9 @@ static int other_lane(const char *measured, const char *modelled) {
     return other;
 }
 
-/* Runs of the same words, measured and modelled: the same weights, the same spans. Where the loader
- * is late, as on a busy machine, a batch is not copied during the kernels: then the run that is
- * measured is made again. */
+/* Runs of the same command, measured and modelled: the same weights, the same spans. Where the
+ * loader is late, as on a busy machine, a batch is not copied during the kernels: then the run that
+ * is measured is made again. */
 static void expect_same(const char *words) {
     static const char run[] = "train --quiet --dataset random --steps 4 --batch-size 32 --samples "
                               "320 ";

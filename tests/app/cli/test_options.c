@@ -14,7 +14,7 @@ static const struct {
                 {BY_PROFILE, "profile"}, {BY_ESTIMATE, "estimate"}, {BY_SCALE, "scale"}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-/* A good value, made of what the row says of it. */
+/* A good value, made from the row. */
 static const char *value_of(const struct option *o, char text[32]) {
     static const struct {
         option_reader *reader;
@@ -72,7 +72,7 @@ Test(cli_flags, each_takes_a_value, .timeout = 60) {
     }
 }
 
-/* Every option stands once in the help of its commands, and no other does. */
+/* The help of each command lists each of its options once, and no others. */
 CliTest(cli_flags, help_is_true, 60) {
     for (int k = 0; k < COMMANDS; k++) {
         struct cli help;
@@ -120,7 +120,7 @@ Test(cli_flags, refused_in_other_commands_and_modes, .timeout = 60) {
     }
 }
 
-/* For each condition what makes it fail, and the words of the refusal. */
+/* For each condition options that violate it, and the words of the refusal. */
 static const struct {
     unsigned condition;
     const char *line, *words;

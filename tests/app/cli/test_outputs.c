@@ -68,8 +68,7 @@ OutputsTest(a_read_only_file_is_refused_at_the_start) {
     permissions_are("kept", 0444);
 }
 
-/* A full disk shows only at the end. It must not cost the files that lie elsewhere: each of the
- * others is whole. */
+/* A full disk shows only at the end. The files on other disks must be whole. */
 static void others_are_whole(const char *mode, int failing) {
     static const char *const flags[] = {"--save", "--log-loss", "--json", "--trace", "--report"};
     static const char *const names[] = {"w", "l", "j", "t", "r"};

@@ -69,7 +69,7 @@ CliTest(own_data, what_is_refused, 60) {
     cli_says(2, "this program supplies no data", "train --dataset own");
 }
 
-/* Whatever a command writes that does not depend on time. */
+/* Everything a command writes that does not depend on time. */
 static void write_all(void) {
     be_program("floats");
     cli_well("train --mode ddp --devices 2 --steps 3 --batch-size 12 --lr 0.05 --log-loss l "

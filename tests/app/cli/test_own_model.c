@@ -111,7 +111,7 @@ CliTest(own_model, a_file_trains_with_equal_bits, 60) {
     /* by default it uses random data, as estimate does */
     cli_well("compare --devices 2 --model net.duet --steps 2 --batch-size 8 --quiet");
     cli_well("profile --devices 2 --model net.duet --steps 2 --batch-size 8");
-    /* It goes on wherever the file is, but not with another text. */
+    /* A run resumes wherever the file is, but not with another text. */
     cr_assert_eq(system("mkdir d && cp net.* d && sed s/eps=1e-05/eps=0.002/ net.duet >other.duet"),
                  0);
     cli_well("train --model d/net.duet --mode ddp --resume c " SMALL);

@@ -14,7 +14,7 @@ static const char net[] = "duet 1\ninput %x: f32[N, 4]\n"
                           "parameter w\xe2\x80\xae: f32[3, 4]\nparameter b: f32[3]\n"
                           "%1: f32[N, 3] = linear(%x, w\xe2\x80\xae, b)\nreturn %1\n";
 
-/* A file of weights, of which `header` is the JSON. */
+/* A file of weights whose JSON is `header`. */
 static void put_safetensors(const char *path, const char *header) {
     FILE *file = fopen(path, "w");
     uint64_t length = strlen(header);

@@ -98,7 +98,7 @@ static void has_runs_to(const char *last) {
     json_free(j), json_free(t);
 }
 
-/* Ctrl-C as soon as the second run has a process: DP is done, and no table stands there yet. */
+/* Ctrl-C as soon as the second run has a process: DP is done, and no table was printed yet. */
 static void stop_profile(struct cli *c) {
     cr_assert_eq(system("rm r j t"), 0);
     cli_start(c, "profile " TINY "--devices 2 --steps 400 --report r --json j --trace t");

@@ -34,7 +34,7 @@ static void append_losses(const char *from, const char *to, int with_heading) {
     cr_assert_eq(system(command), 0);
 }
 
-/* Where the run is cut, in steps, and what does each part. */
+/* The options of a part of the run, and the step at which it is cut. */
 struct part {
     const char *way;
     int until; /* 0: to the end */
@@ -115,7 +115,7 @@ CliTest(cli_resume, accumulated_gradients, 300) {
              parts, 4);
 }
 
-/* In the order of a ring buckets go on as they were cut, also after the first step, when nobody has
+/* In the order of a ring buckets stay as they were cut, also after the first step, when nobody has
  * cut them yet. Another order is refused. */
 CliTest(cli_resume, ring, 300) {
 #define AS_RING " --devices 4 --allreduce ring --bucket-cap-mb 0.01"
@@ -141,7 +141,7 @@ CliTest(cli_resume, parameters_left_out, 300) {
              parts, 4);
 }
 
-/* Running statistics are a part of it. */
+/* A checkpoint includes running statistics. */
 CliTest(cli_resume, batch_norm, 600) {
     static const struct part parts[2][3] = {
         {{"ddp --devices 2", 2}, {"dp --devices 2", 3}, {"single", 0}},

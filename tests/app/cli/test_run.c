@@ -103,7 +103,7 @@ CliTest(cli_run, nothing_is_left_running, 60) {
     holds("word", "done\n");
 }
 
-/* The first failure is told, with its signal. */
+/* The first failure is reported, with its signal. */
 CliTest(cli_run, a_failure_is_reported, 60) {
     struct cli c;
     script("dies", "[ $RANK = 1 ] && kill -SEGV $$\nexec sleep 20");
@@ -119,7 +119,7 @@ CliTest(cli_run, a_failure_is_reported, 60) {
     cli_free(&c);
 }
 
-/* Two jobs at once, which meet each its own ranks: sums of 2 and of 4 of them. */
+/* Two jobs at once, each of which meets its own ranks: sums of 2 and of 4 of them. */
 CliTest(cli_run, two_jobs_never_meet, 60) {
     struct cli jobs[2];
     for (int j = 0; j < 2; j++)
@@ -167,8 +167,8 @@ static void wait_for_ranks(void) {
     unlink("ready1");
 }
 
-/* A signal reaches the ranks as it is, and they may end in their own way. What does not end is
- * killed when its time is over. */
+/* A signal reaches the ranks as it is, and they may end in their own way. Ranks that do not end are
+ * killed when their time is over. */
 CliTest(cli_run, signals_are_passed_on, 60) {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
     static const char *const names[] = {"TERM", "INT", "HUP", "QUIT"};
@@ -215,7 +215,7 @@ CliTest(cli_run, signals_are_passed_on, 60) {
     }
 }
 
-/* Whoever kills the launcher ends the ranks. */
+/* Killing the launcher ends the ranks. */
 CliTest(cli_run, ranks_end_with_the_launcher, 60) {
     struct cli c;
     script("waits", ">ready$RANK\nexec sleep 100");

@@ -102,7 +102,7 @@ CliTest(cli_scale, the_batch_grows_with_the_devices, 120) {
     json_free(j);
 }
 
-/* Without a model it is the text's training. MNIST is looked for, but not where --data-dir says. */
+/* Without a model it is d2l's training. MNIST is looked for, but not where --data-dir says. */
 CliTest(cli_scale, the_defaults_are_those_of_the_text, 120) {
     put_data(PICTURES, 20);
     cli_well("scale --data-dir d --devices 1,2 --steps 1 --json j");

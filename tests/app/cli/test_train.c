@@ -289,7 +289,7 @@ CliTest(cli_train, off_cuts_in_chunks, 60) {
     }
 }
 
-/* One line that says since when the loss is not finite. */
+/* One line says since which step the loss is not finite. */
 static int says_not_finite(const char *errors) {
     return lines(errors) == 1 &&
            matches(errors, "^duet: loss: not finite since step [1-9][0-9]*, in [0-9]+ of 12 steps: "

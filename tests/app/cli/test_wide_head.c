@@ -108,9 +108,9 @@ CliTest(cli_wide_head, compare_goes_on_with_what_fits, 60) {
     cli_free(&c);
 }
 
-/* Where single does not fit, DDP is judged against DP, by hashes or in lock step; and what is left
- * alone is measured without a verdict. Single and DP's device 0 hold the outputs of all samples:
- * single 6 times the whole, with what was said above; DP 2 times, and 3 of one device. */
+/* Where single does not fit, DDP is judged against DP, by hashes or in lock step; and a mode
+ * without a partner is measured without a verdict. Single and DP's device 0 hold the outputs of all
+ * samples: single 6 times the whole, with what was said above; DP 2 times, and 3 of one device. */
 CliTest(cli_wide_head, compare_goes_on_without_single, 60) {
     struct cli c;
     cr_assert(2 * PARAMS + 3 * SHARE + 2 * WHOLE + MIB < 18 * MIB && 4 * WHOLE > 18 * MIB);

@@ -145,7 +145,7 @@ Test(clock_run, a_wait_holds_its_stream_until_the_record) {
     end();
 }
 
-/* A record that nobody makes. */
+/* An event that nobody records. */
 Test(clock_run, a_schedule_that_cannot_go_on_is_an_error) {
     begin(1);
     struct scheduled wait = entry(SCHEDULED_WAIT, 0, LANE_COMPUTE);

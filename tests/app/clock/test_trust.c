@@ -15,7 +15,7 @@ Test(trust, the_largest_of_few) {
     cr_expect_eq(trust_quantile(few, 0), 0);
 }
 
-/* By how many channels an output of the second of two convolutions sees. */
+/* Returns the kind of two convolutions; an output of the second sees group_width channels. */
 static enum clock_kind kind_of(int group_width) {
     struct scheduled list[2] = {{.kind = SCHEDULED_KERNEL, .facts = {.phase = PHASE_FORWARD}}};
     struct program program = {.list = list, .count = 2};
@@ -71,7 +71,7 @@ static int check_row(const char *line) {
     return 1;
 }
 
-/* Who gives the time of one GPU, or has a calibrated machine, is never told a larger error. */
+/* Given the time of one GPU, or a calibrated machine, the stated error is never larger. */
 Test(trust, to_know_more_costs_nothing) {
     int rows;
     for (int i = 0; i < CLOCK_KINDS * CLOCK_WAYS * 2 * 8; i++) {

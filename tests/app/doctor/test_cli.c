@@ -9,7 +9,7 @@ static const struct json *finding(const struct json *root, const char *check) {
     return NULL;
 }
 
-/* Without --details checks that are well are counted by their subject: all, and in few lines. */
+/* Without --details all passed checks are counted by their subject, in few lines. */
 static void check_brief(const char *out) {
     enum { STATE = 38 }; /* the column of "ok" */
     int lines = 0, well = 0, ok = -1, count;

@@ -118,7 +118,7 @@ Test(report_collective, the_moves_replayed_give_the_result, .timeout = 60) {
     }
 }
 
-/* Rounds through scratch, and slices of a pipeline: what only larger data has. */
+/* Rounds through scratch, and slices of a pipeline, which only larger data has. */
 Test(report_collective, large_data_too, .timeout = 60) {
     check_replay("naive", 4, 140000);
     check_replay("oneshot", 3, 200001);

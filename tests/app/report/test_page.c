@@ -73,7 +73,7 @@ static void free_runs(void) {
         record_free(&runs[i]);
 }
 
-/* Names with HTML in them stand on the page as text. */
+/* Names with HTML in them appear on the page as text. */
 Test(page, names_are_escaped, .timeout = 30) {
     struct page page = three_runs(4);
     size_t bytes;
@@ -140,7 +140,7 @@ Test(page, says_what_the_commands_say, .timeout = 30) {
 }
 
 /* After one epoch there is one accuracy, after one step one loss, and a chart of one point would
- * show nothing: it stands in the tables alone. */
+ * show nothing: it is in the tables alone. */
 Test(page, one_point_is_no_chart, .timeout = 60) {
     struct page page = three_runs(2);
     for (int i = 0; i < 3; i++)

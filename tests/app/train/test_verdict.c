@@ -180,7 +180,7 @@ Test(verdict, results_differ, .timeout = 30) {
         runs[i]->valid_loss[1] = 1.5;
     }
     cr_assert_eq(judge(&single, &ddp).kind, VERDICT_EQUAL);
-    ddp.accuracy[1] *= 2; /* hits that are counted twice */
+    ddp.accuracy[1] *= 2; /* as if hits were counted twice */
     struct verdict v = judge(&single, &ddp);
     char *text = printed(&v, &single, &ddp);
     cr_assert_eq(v.kind, VERDICT_DIFFERENT);

@@ -19,7 +19,7 @@ Test(distance, zeros_are_near_zeros_alone, .timeout = 10) {
     cr_expect_eq(relative_l2(tiny, zeros, 2), 1);
 }
 
-/* On either side, on both, and whatever the other elements are: two runs that both lost their
+/* NaN on either side or both, whatever the other elements are: two runs that both lost their
  * numbers do not agree. */
 Test(distance, not_finite_is_infinitely_far, .timeout = 10) {
     static const float bad[] = {NAN, INFINITY, -INFINITY};

@@ -63,7 +63,7 @@ Test(worker, tasks_run_in_their_order_and_keep_their_errors) {
     cr_assert(worker_free(NULL, 0));
 }
 
-/* The caller runs a task where nothing is before it, and waits for its turn else. */
+/* The caller runs a task if no other is before it, and otherwise waits for its turn. */
 Test(worker, a_caller_keeps_the_order) {
     struct worker *worker = worker_of(1);
     atomic_int count = 0, gate = 0;

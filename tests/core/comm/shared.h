@@ -96,7 +96,7 @@ static inline struct launch_result run_ranks(int ranks, int (*entry)(void *), st
     return result;
 }
 
-/* Checks inside a rank. The text of one that fails becomes the job's error, which run_well
+/* Checks inside a rank. The text of a failed check becomes the job's error, which run_well
  * prints. */
 #define RANK_CHECK(comm, page, condition, ...)                                                   \
     do {                                                                                         \

@@ -29,7 +29,7 @@ static int bytes_entry(void *context) {
     char *mine = malloc(MOST), *all = malloc((size_t)world * MOST);
     for (int round = 0; round < 7; round++) {
         size_t bytes = SIZES[round], wrong = 0;
-        if (world > 8 && bytes > COMM_BOX_BYTES) continue; /* pieces: in the smaller worlds */
+        if (world > 8 && bytes > COMM_BOX_BYTES) continue; /* smaller worlds test pieces */
         for (size_t i = 0; i < bytes; i++)
             mine[i] = (char)pattern(rank, round, i);
         memset(all, 0, (size_t)world * bytes);

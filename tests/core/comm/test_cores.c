@@ -36,7 +36,7 @@ static int two_cores(struct bed *bed) {
 }
 
 /* This thread, as rank `me`, waits many times for the other rank, which was seen on `core`. Returns
- * the core that it writes down in the end. */
+ * the core that it records in the end. */
 static int wait_beside(struct bed *bed, int me, int core) {
     bed->comm.rank = me;
     bed->comm.board->cards[1 - me].core = (uint32_t)core + 1;

@@ -109,7 +109,7 @@ Test(shared_dataset, what_is_none_is_refused, .timeout = 30) {
     dataset_free(&set);
 }
 
-/* Where the memory is not there, write says so. A limit of the size of files stands for that. */
+/* If memory is short, write reports it. A limit on the size of files stands in for that. */
 Test(shared_dataset, no_memory_is_one_line, .timeout = 30) {
     struct dataset set;
     int fd = 7;

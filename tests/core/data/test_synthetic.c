@@ -102,12 +102,12 @@ Test(synthetic, any_shape_and_number_of_classes, .timeout = 60) {
     }
 }
 
-/* A number of two digits: the left half of the image tells the tens, the right half the ones. */
+/* A number of two digits: the left half of the image shows the tens, the right half the ones. */
 Test(synthetic, numbers_of_two_digits, .timeout = 60) {
     enum { N = 400, SIDE = 28 };
     static uint8_t images[N * SIDE * SIDE], labels[N];
     const struct synthetic what = {0, 0, {1, SIDE, SIDE}, 20};
-    double ink[2][2] = {{0}}; /* [half][0: a one stands there; 1: a nought] */
+    double ink[2][2] = {{0}}; /* [half][0: shows a one; 1: a zero] */
     int count[2][2] = {{0}};
     cr_assert_eq(synthetic_fill(&what, N, images, labels), OK);
     for (int i = 0; i < N; i++)

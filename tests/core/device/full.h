@@ -12,7 +12,7 @@ struct filling {
     int count;
 };
 
-/* Takes all memory that is free, down to the smallest piece: whoever allocates after it fails. */
+/* Takes all memory that is free, down to the smallest piece: every later allocation fails. */
 static inline void fill_device(struct device *device, struct filling *filling) {
     filling->count = 0;
     for (size_t bytes = (size_t)device_ledger(device).capacity; bytes;) {

@@ -17,7 +17,7 @@ struct turn {
     char name[80];
 };
 
-/* What lies in the lanes past the last sample: 0 in gradients, junk in the rest. */
+/* The content of lanes past the last sample: 0 in gradients, junk in the rest. */
 static float pad_of(const struct operand *operand) {
     return operand->name[0] == 'd' ? 0 : 7;
 }
@@ -63,7 +63,7 @@ static void judge(struct heap *heap, const struct turn *t, const struct op_args 
     cr_assert(!tally.wrong, "%s: %s", t->name, tally.first);
 }
 
-/* The lanes past the last sample may hold anything in what is no gradient. */
+/* Lanes past the last sample may hold anything, except in gradients. */
 static int equal_bits(struct heap *heap, const struct tensor *a, const struct tensor *b) {
     if (!a->data || a->layout == LAYOUT_PLAIN) return !a->data || same_bits(a, b);
     struct tensor x = plain_of(heap, a), y = plain_of(heap, b);

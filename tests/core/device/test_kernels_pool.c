@@ -43,7 +43,7 @@ Test(math_pools, a_relu_in_a_pool_has_the_bits_of_both, .timeout = 60) {
     }
 }
 
-/* What a window of four pixels gives, and which pixel gets the gradient. */
+/* The result for a window of four pixels, and the pixel that gets the gradient. */
 Test(math_pools, max_pool_takes_the_first_of_equals_and_nan_above_all, .timeout = 60) {
     static const struct {
         float x[4], most;

@@ -34,7 +34,7 @@ static int is_free(enum op op, int t, int d) {
     case OP_SUM: return t == 0 && d == 1; /* how many are added */
     case OP_SPREAD: return t == OP_INPUTS && d == 1;
     case OP_EMBEDDING_BACKWARD: return t == OP_INPUTS && d == 0; /* rows of the table */
-    case OP_TAKE_ALONG: return t == 0 && d == 1;                 /* the places that there are */
+    case OP_TAKE_ALONG: return t == 0 && d == 1;                 /* the number of places */
     case OP_ADD_ALONG: return t == OP_INPUTS && d == 1;
     case OP_CROSS_ENTROPY_FORWARD: return t == 0 && d == 1; /* the number of classes */
     default: return 0;

@@ -62,7 +62,7 @@ static inline void net_data_make(struct net_data *d, int devices, const int *n, 
     rng_uniform(&r, d->weights, NET_WEIGHTS, -0.6, 0.6);
 }
 
-/* What a pass is made of. */
+/* The parts of a pass. */
 struct net_pass {
     int nll; /* 1: log-softmax and nll, 0: cross entropy */
     enum reduction reduction;
@@ -135,7 +135,7 @@ static inline void net_close(struct net *n) {
     device_close(n->device);
 }
 
-/* What device r of W has where virtual device v has n[v] samples. */
+/* The share of device r of W if virtual device v has n[v] samples. */
 static inline struct segments segments_of(const int *n, int devices, int r, int w) {
     struct segments s = {0};
     for (int v = r; v < devices; v += w) {

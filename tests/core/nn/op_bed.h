@@ -35,14 +35,14 @@ struct row {
     int is;
 };
 
-/* What a row's expression may name. */
+/* The names that a row's expression may use. */
 struct call {
     duet_tape *t;
     duet_var *x, *b[MOST_B], *constant, *more[MOST_Y - 1]; /* more: roots behind the first */
     const duet_tensor *index;                              /* the numbers of x, as int32 */
 };
 
-/* Whose numbers: those of the file, or numbers that keep away from 0 and from each other. */
+/* The source of numbers: the file, or numbers that differ from 0 and from each other. */
 enum numbers { OF_FACTS, OF_DIFFERENCES };
 
 struct bed {

@@ -147,7 +147,7 @@ static void refused(struct bed *b, const struct duet_attention_options *how, int
     duet_var *x[INPUTS];
     struct duet_attention_options mine = *how;
     begin_pass(b, &three, x);
-    if (how->attn_mask) mine.attn_mask = x[0]; /* of another shape, and of a gradient */
+    if (how->attn_mask) mine.attn_mask = x[0]; /* wrong shape, and needs a gradient */
     if (query < 0) mine.attn_mask = duet_narrow(b->tape, x[3], 3, 0, KEYS - 1);
     cr_assert_null(
         duet_scaled_dot_product_attention(b->tape, x[query > 0 ? query : 0], x[1], x[2], &mine));

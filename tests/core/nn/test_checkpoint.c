@@ -233,7 +233,7 @@ Test(api_checkpoint, the_commands_checkpoint_is_read, .timeout = 60) {
     unlink(file);
 }
 
-/* Two passes that are added up, with the first one's sum dropped, are the second one alone. */
+/* Two accumulated passes, with the first one's sum dropped, equal the second alone. */
 Test(api_checkpoint, zero_grad_drops_what_was_added_up, .timeout = 30) {
     struct program p;
     float alone[OUT * IN], after[OUT * IN], zeros[OUT * IN] = {0};
@@ -261,7 +261,7 @@ Test(api_checkpoint, zero_grad_drops_what_was_added_up, .timeout = 30) {
     }
 }
 
-/* Whatever is saved can be loaded. */
+/* Every file that is saved can be loaded. */
 Test(api_checkpoint, the_longest_name_and_the_largest_numbers, .timeout = 30) {
     const struct duet_optimizer_options sgd = {"sgd", .lr = FLT_MAX, .momentum = .9};
     char file[64], name[201];

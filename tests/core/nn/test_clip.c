@@ -9,7 +9,7 @@
 
 enum { PARAMS = 4, MOST = 40000, TRAINED = 3 };
 
-/* The third is of several pieces. */
+/* The third has several pieces. */
 static const struct param_spec specs[PARAMS] = {
     {"a", 2, {5, 13}, 0}, {"b", 1, {7}, 1}, {"c", 2, {200, 200}, 0}, {"d", 1, {1}, 0}};
 static const int orders[][TRAINED] = {{3, 2, 0}, {0, 2, 3}, {2, 0, 3}};

@@ -89,7 +89,7 @@ static int is_start(struct bed *b, int i) {
            !memcmp(x, b->start[i], duet_tensor_count(duet_params_value(b->params, i)) * sizeof *x);
 }
 
-/* One step of both beds; the first has frozen all in front of `first`. */
+/* One step of both beds; in the first all parameters before `first` are frozen. */
 static int step_both(struct bed *ours, struct bed *judge, int first) {
     int code, rank = ours->me;
     double norm, all;
@@ -114,7 +114,7 @@ out:
     return code;
 }
 
-/* What is frozen, and how many parameters from the first on. */
+/* The name to freeze, and how many parameters that freezes: the first ones. */
 static const struct {
     const char *name;
     int first;
@@ -232,7 +232,7 @@ Test(api_freeze, ranks_sum_only_what_is_trained, .timeout = 60) {
         MUST(duet_spawn(2, ranks, (void *)api_kinds[kind]));
 }
 
-/* Each rank freezes something else: as many of the same sizes, others, all. */
+/* Each rank freezes other parameters: as many of the same sizes, others, all. */
 static int differ(int rank, void *context) {
     static const char *const frozen[3][2] = {
         {"back.bn.weight", "back.bn.bias"}, {"back", "head"}, {"head", "head"}};

@@ -1,12 +1,12 @@
-/* When memory of a pass returns to the arena, and that no op reads it afterwards: the devices check
- * operands, so returned memory is NaN. */
+/* Tests when memory of a pass returns to the arena, and that no op reads it later: the devices
+ * check operands, so returned memory is NaN. */
 #include <math.h>
 
 #include "tests/core/nn/step.h"
 
 static const enum device_kind kinds[] = {DEVICE_HOST, DEVICE_HOST_LATE};
 
-/* Another value may be where it was. */
+/* Another value may use its memory. */
 static int is_there(const struct net *net, const duet_var *x) {
     return !x->gone && step_arena_holders(&net->tape->arena, x->value.data);
 }
@@ -25,7 +25,7 @@ static void begin_once(struct net *net, int training) {
     MUST(tape_begin(net->tape, &step));
 }
 
-/* The fill stands in the stream where the memory went back, not before. */
+/* The fill is in the stream where the memory was returned, not before. */
 Test(lifetime, what_went_back_is_nan, .timeout = 30) {
     for (int k = 0; k < 2; k++) {
         struct net net;
@@ -51,7 +51,7 @@ Test(lifetime, what_went_back_is_nan, .timeout = 30) {
 
 /* ---- backward ---- */
 
-/* Behind backward there are the two tensors of the loss and the gradient of the leaf. */
+/* After backward the two tensors of the loss and the gradient of the leaf remain. */
 static void check_what_is_left(const struct net *net) {
     const duet_tape *t = net->tape;
     for (int i = 0; i < t->var_count; i++)
@@ -64,7 +64,7 @@ static void check_what_is_left(const struct net *net) {
               step_arena_holders(&t->arena, net->input->grad.data) == 1);
 }
 
-/* The same gradients whether values go back or not; without `once` a second backward finds all
+/* The same gradients whether values are freed or not; without `once` a second backward finds all
  * that it reads. */
 Test(lifetime, nothing_is_read_behind_its_end, .timeout = 60) {
     static float want[41 * NET_IN], got[41 * NET_IN];
@@ -120,7 +120,7 @@ Test(lifetime, a_first_step_frees_as_the_others_do, .timeout = 30) {
 
 /* ---- forward ---- */
 
-/* What no backward reads goes at once, the rest stays. A value is as long there as one of its
+/* Values that no backward reads are freed at once, the others stay. A value lives as long as its
  * views. */
 Test(lifetime, a_forgotten_value_goes_unless_it_is_read_again, .timeout = 30) {
     for (int training = 0; training < 2; training++) {
@@ -147,8 +147,8 @@ Test(lifetime, a_forgotten_value_goes_unless_it_is_read_again, .timeout = 30) {
     }
 }
 
-/* What an op needs in one piece is a copy of a view; the memory behind the view is then free,
- * unless the view itself is read in backward. */
+/* An op that needs a contiguous operand gets a copy of a view; the memory behind the view is then
+ * free, unless the view itself is read in backward. */
 Test(lifetime, a_view_that_was_copied_holds_its_memory_no_longer, .timeout = 30) {
     for (int read = 0; read < 2; read++) {
         struct net net;
@@ -195,8 +195,8 @@ Test(lifetime, a_small_factor_is_saved_as_it_is, .timeout = 30) {
     }
 }
 
-/* What grows for an op is made again where it went back, and only there: a pass without `once`
- * still has it. */
+/* A padded or expanded operand is made again if it was freed, and only then: without `once` it
+ * still exists. */
 Test(lifetime, what_is_still_there_is_not_made_again, .timeout = 30) {
     for (int pooled = 0; pooled < 2; pooled++) {
         int made[2];
@@ -227,7 +227,7 @@ Test(lifetime, what_is_still_there_is_not_made_again, .timeout = 30) {
     }
 }
 
-/* The operand of a relu that was put off stays until the relu is there, or nobody needs it. */
+/* The operand of a deferred relu stays until the relu is computed, or nobody needs it. */
 Test(lifetime, a_relu_that_was_put_off_has_its_operand, .timeout = 30) {
     for (int training = 0; training < 2; training++)
         for (int pooled = 0; pooled < 2; pooled++) {

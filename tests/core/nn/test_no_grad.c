@@ -12,7 +12,7 @@
 enum { W, EXTRA, PARAMS };
 enum { N = 4, K = 3, M = 2, WEIGHTS = M * K, STEPS = 6 };
 
-/* Who uses the extra layer in each step: 1: all, 2: rank or replica 1 alone, 0: nobody. */
+/* Users of the extra layer in each step. 1: all; 2: rank or replica 1 alone; 0: nobody. */
 static const int uses[STEPS] = {1, 0, 2, 0, 0, 1};
 
 static const char *const names[] = {"sgd", "adadelta", "adam", "adamw"};
@@ -62,7 +62,7 @@ static void close_bed(struct bed *b) {
     duet_params_free(b->params), duet_params_free(b->judged);
 }
 
-/* What is brought differs from step to step and from rank to rank. */
+/* Inputs differ from step to step and from rank to rank. */
 static int bring(struct bed *b) {
     float x[N * K], dy[N * M];
     for (int i = 0; i < N * K; i++)
@@ -90,7 +90,7 @@ static int same(duet_tensor *a, duet_tensor *b) {
     return !duet_tensor_read(a, x) && !duet_tensor_read(b, y) && !memcmp(x, y, sizeof x);
 }
 
-/* Behind a backward: both optimizers step; used: somebody has used the extra layer. */
+/* After a backward both optimizers step; used: somebody used the extra layer. */
 static int step_both(struct bed *b, int used) {
     float grad[WEIGHTS], zeros[WEIGHTS] = {0};
     int code, rank = b->me;

@@ -11,7 +11,7 @@ struct outcome {
     float y[COUNT], dx[COUNT], dw[C], db[C], running[2 * C];
 };
 
-/* What the residual is. */
+/* The residual's kind. */
 enum residual { NONE, LEAF, OF_X, USED_TWICE, RESIDUALS };
 
 static duet_var *network(duet_tape *t, struct param *p, struct norm_config config, duet_var *x,

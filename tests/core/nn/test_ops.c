@@ -90,7 +90,7 @@ static duet_var *attention(duet_tape *t, duet_var *x, const struct duet_attentio
     duet_var *k = duet_multiply(t, x, P(0)), *v = duet_matmul(t, x, P(1));
     return duet_scaled_dot_product_attention(t, x, k, v, o);
 }
-/* With all that there may be (biases and first states), or as little as there can be. */
+/* With all optional arguments (biases and first states), or with none. */
 static duet_var *recurrent(struct call *c, enum duet_recurrent_kind kind, int states, int reverse,
                            int full) {
     const int none = DUET_NO_BIAS;

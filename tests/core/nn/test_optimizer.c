@@ -33,7 +33,7 @@ static void set_gradients(struct param_set *set, int step) {
     }
 }
 
-/* The plain way: a launch a parameter. */
+/* The plain way: one launch per parameter. */
 static void update_one_by_one(struct optimizer *o, struct param_set *set,
                               const struct step_block *step) {
     for (int i = 0; i < PARAMS; i++) {
@@ -144,7 +144,7 @@ enum { BY_ITS_ROOT = 3 };
 #define FILE_OF_FACTS "tests/golden/optimizers.txt"
 enum { COUNT = 40, UPDATES = 5 };
 
-/* An option that is not of its kind is ignored. */
+/* An option of another optimizer is ignored. */
 static const struct duet_optimizer_options updates[] = {
     {"sgd", 0.1, .momentum = 0.9},
     {"sgd", 0.1, 0.01, .momentum = 0.9},
@@ -237,8 +237,8 @@ Test(optimizer, schedule, .timeout = 30) {
 }
 
 /* Runs 3 updates in which parameter 1 is left out of the second, or, with its gradients alone, the
- * 2 updates that it takes part in; *value becomes parameter 1. A layer that a step left out goes on
- * as if that step had never been. */
+ * 2 updates that it takes part in; *value becomes parameter 1. A layer that a step left out
+ * continues as if that step had not happened. */
 static void with_a_gap(struct device *d, const struct optimizer_config *config, int gap,
                        float *value) {
     struct param_set set;

@@ -12,7 +12,7 @@ struct outcome {
     int computed; /* 1: the relu's own value was computed */
 };
 
-/* What else there is beside pool(relu(h)). */
+/* Other uses, beside pool(relu(h)). */
 enum use { ALONE, OTHER_POOL, RELU_BEFORE, RELU_BEHIND, OPERAND_BETWEEN, THREE_READERS, USES };
 
 static duet_var *pool_of(duet_tape *t, duet_var *x, int max) {

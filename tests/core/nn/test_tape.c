@@ -172,7 +172,7 @@ Test(tape, a_steady_step_allocates_nothing, .timeout = 60) {
     }
 }
 
-/* What went back is used again by whatever fits into the gap, and what is held stays. */
+/* Freed memory is used again by anything that fits into the gap; memory in use stays. */
 Test(tape, memory_that_went_back_is_used_again, .timeout = 30) {
     struct net net;
     open_net(&net, DEVICE_HOST, 0);

@@ -2,7 +2,7 @@
  * all its uses, once. */
 #include "tests/core/nn/step.h"
 
-/* x -> fc -> relu -> out -> loss; a head of its own hangs on x and leads nowhere. */
+/* x -> fc -> relu -> out -> loss; another head of x leads nowhere. */
 Test(uses, a_parameter_outside_the_loss_never_fires_and_keeps_its_gradient, .timeout = 30) {
     static struct seen seen;
     struct net net;

@@ -6,7 +6,7 @@
 enum { SAMPLES = 5, TOKENS = 6, HEADS = 2, WIDTH = 4, C = HEADS * WIDTH, LINE = 3 * C };
 enum { EACH = TOKENS * LINE, MOST = SAMPLES * EACH };
 
-/* solid 1: a product by 1, which lies by itself. */
+/* solid 1: a product by 1, which has its own memory. */
 static duet_var *part(duet_tape *t, duet_var *x, int solid) {
     return solid ? duet_multiply_number(t, x, 1) : x;
 }
@@ -30,10 +30,10 @@ static duet_var *attend(duet_tape *t, duet_var *q, duet_var *k, duet_var *v, dou
     return duet_reshape(t, turn(t, y, 1, 2, solid), 3, (int[]){-1, TOKENS, C});
 }
 
-/* Views whose gradients the op that reads them writes where they lie. */
+/* Views whose gradients are written in place by the op that reads them. */
 static duet_var *placed[3];
 
-/* The block of a transformer, in which nothing is copied. */
+/* A transformer's block, in which nothing is copied. */
 static duet_var *block(duet_tape *t, duet_var *x, int solid) {
     duet_var *part[3], *y;
     for (int i = 0; i < 3; i++)
@@ -47,7 +47,7 @@ static duet_var *block(duet_tape *t, duet_var *x, int solid) {
     return y;
 }
 
-/* Of three places of a token one is read: the gradients of the others are 0. */
+/* One of three places of a token is read: the gradients of the others are 0. */
 static duet_var *middle(duet_tape *t, duet_var *x, int solid) {
     return duet_tanh(t, narrow(t, x, 2, C, C, solid));
 }
@@ -157,7 +157,7 @@ static duet_var *gated(duet_tape *t, duet_var *x, int solid) {
     return duet_add(t, duet_subtract(t, y, row), duet_multiply(t, x, duet_narrow(t, x, 1, 2, 1)));
 }
 
-/* The layout is changed by what reads a view, in both directions, and its gradient comes back into
+/* The reader of a view changes its layout, in both directions, and its gradient comes back into
  * the place of the view. */
 static duet_var *channels_last(duet_tape *t, duet_var *x, int solid) {
     x = pictures(t, x, solid);
@@ -208,7 +208,7 @@ static duet_var *halves(duet_tape *t, duet_var *x, int solid) {
     return duet_tanh(t, duet_cat(t, (duet_var *[]){half[1], half[0]}, 2, 1));
 }
 
-/* Several are joined in one tensor, one of them twice, and what was joined is joined again. solid:
+/* Several vars are joined, one of them twice, and the result is joined again. solid:
  * pair by pair. */
 static duet_var *join(duet_tape *t, duet_var *const *x, int count, int dim, int solid) {
     if (!solid) return duet_cat(t, x, count, dim);

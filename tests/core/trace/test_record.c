@@ -113,7 +113,7 @@ static char *json_of(const struct run_record *r) {
     return text;
 }
 
-/* The struct is told by its JSON, and all that it points to by the bytes behind it. */
+/* The JSON shows the struct, and the bytes after it show all that it points to. */
 Test(record, round_trip, .timeout = 30) {
     struct run_record a = make(), b;
     size_t bytes, again;

@@ -161,7 +161,7 @@ Test(traffic, into_and_out_of_leave_out_moves_within_a_device, .timeout = 30) {
     traffic_add(&traffic, 1, 0, 100);
     traffic_add(&traffic, 0, 0, 1000);
     traffic_add(&traffic, 0, LINK_HOST, 10000);
-    traffic_add(&traffic, -1, 0, 5); /* no such ends: nothing is counted, nothing is written */
+    traffic_add(&traffic, -1, 0, 5); /* no such devices: neither counted nor written */
     traffic_add(&traffic, 0, LINK_COUNT, 5);
     cr_assert_eq(traffic_into(&traffic, 0), 101);
     cr_assert_eq(traffic_out_of(&traffic, 0), 10010);

@@ -110,7 +110,7 @@ extern struct emulated {
     int forked;       /* 1: a fork of a process that had called CUDA: every call fails here */
 } emulated;
 
-/* What belongs to each calling thread. */
+/* The state of each calling thread. */
 struct emulated_thread {
     int gpu;
     cudaError_t last_error;

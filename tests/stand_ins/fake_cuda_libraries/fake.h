@@ -22,7 +22,7 @@
 
 #include "tests/stand_ins/cuda_emulation/launch.h"
 
-/* What a test may look at: FAKE_LOG is a symbol of each library. Counted by the calling thread,
+/* Counts for tests: FAKE_LOG is a symbol of each library. Counted by the calling thread,
  * `kept` and `lost` by streams' threads. */
 struct fake_log {
     int calls[4];  /* cublas: gemms; nccl: allreduces, gathers, reduce-scatters, broadcasts */

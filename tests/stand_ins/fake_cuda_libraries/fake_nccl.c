@@ -21,7 +21,7 @@ enum { RANKS = 16, PIECE = 4096, ALIVE = 0x6e63636c, POLLS = 3, QUEUE = 64 };
 
 struct meeting { /* what is in the file; zero at first */
     atomic_int joined;
-    atomic_uint arrived; /* at barriers, in all */
+    atomic_uint arrived; /* at all barriers so far */
     struct {
         unsigned char uuid[16];
         char host[64];
