@@ -292,7 +292,7 @@ def tried(name, folder):
         return f"{seconds}  refused: {told.splitlines()[0][:150]}", True
     at, most = checked
     facts = f"{at - begin:6.1f} s  " + (f"{time.time() - at:5.1f} s verified  {most:.3f}" if most
-                                        else "not verified: it draws")
+                                        else "not verified: it is random")
     try:
         run = duet.compare(model=path, dataset="random", loss="mse", samples=8, batch_size=4,
                            steps=2, devices=2, lr=1e-3, progress=False, find_unused_parameters=True)

@@ -50,7 +50,7 @@ static int call(struct bench *b, int way, size_t count) {
     }
 }
 
-/* Rank r brings r + 1 everywhere. */
+/* All elements of rank r are r + 1. */
 static int check(struct bench *b, int way, size_t count) {
     int n = group_size(b->group);
     const float *out = way > 1 ? b->data : b->out, want = (float)(n * (n + 1) / 2);

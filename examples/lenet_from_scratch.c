@@ -37,7 +37,7 @@ struct options {
 /* A further layer needs its names here, its shapes and its line in lenet(). */
 enum { W1, b1, W2, b2, W3, b3, W4, b4, PARAMS };
 
-/* The side of an image, and what each convolution with its pool of 2 x 2 leaves of it. */
+/* The side of an image, and its side after each convolution and 2 x 2 pool. */
 enum { SIDE = 28, SIDE_1 = (SIDE - 2) / 2, SIDE_2 = (SIDE_1 - 4) / 2, FLAT = 50 * SIDE_2 * SIDE_2 };
 
 static const struct duet_param shapes[PARAMS] = {
@@ -147,7 +147,7 @@ static int sharded_allreduce(duet_tensor *data[], int n, int owner) {
     return code;
 }
 
-/* Who adds up parameter i: by size, each goes to the device that has the least to add so far. */
+/* The device that adds up parameter i: each goes to the one with the least to add so far. */
 static int owner_of(int i, int n) {
     size_t load[DUET_MAX_DEVICES] = {0};
     for (int k = 0;; k++) {

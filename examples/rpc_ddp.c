@@ -150,7 +150,7 @@ static int make_optimizer(struct trainer *tr) {
     return code;
 }
 
-/* The table's updates are in the order of the trainers, each behind all forwards. */
+/* The table's updates are in the order of the trainers, each after all forwards. */
 static int update(struct trainer *tr, duet_autograd_context *c) {
     for (int k = 0; k < tr->trainers; k++) {
         if (k == tr->number) TRY(duet_distributed_optimizer_step(tr->optimizer, c));

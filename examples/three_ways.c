@@ -19,7 +19,7 @@
 enum { WORKERS = 4, SAMPLES = 32, INPUT = 6, FLOATS = INPUT + 1, STEPS = 20 };
 static const double RATE = 0.1;
 
-/* ---- what all three have: a model, samples, one pass, one update ---- */
+/* ---- shared by all three: a model, samples, one pass, one update ---- */
 
 struct worker {
     int rank;

@@ -40,7 +40,7 @@ int is_eager(const struct group *g, const struct group_call *call) {
     return bytes <= g->memory.sizes.slot;
 }
 
-/* ---- what is kept ---- */
+/* ---- kept plans ---- */
 
 static int is_of(const struct eager_call *brief, const struct group_call *call) {
     return brief->what == call->what && brief->count == call->count && brief->root == call->root &&

@@ -18,8 +18,7 @@ static void release_job(struct membership *job) {
     free(job);
 }
 
-/* If two ranks have called different things and waited for nobody, the one that leaves later finds
- * it. */
+/* If two ranks made different calls and waited for nobody, the one that leaves later reports it. */
 static void look_back(struct group *g) {
     if (g->n < 2 || comm_is_aborted(g->job->comm)) return;
     announcer_show_all(&g->announcer);
@@ -99,8 +98,8 @@ static struct group *new_group(struct membership *job, const struct agreement *a
     return g;
 }
 
-/* What an algorithm costs depends on the cores that a rank may use, and mpirun and taskset may give
- * each rank others: member 0's view holds for all, so that all choose alike. */
+/* An algorithm's cost depends on the cores that a rank may use, and mpirun and taskset may give
+ * each rank others. All use member 0's view, so that all choose alike. */
 static int agree_on_link(struct group *g) {
     struct allreduce_link views[MAX_DEVICES], mine = allreduce_link_host(g->n);
     CHECK(comm_gather(g->job->comm, &mine, sizeof mine, views));

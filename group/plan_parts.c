@@ -133,7 +133,7 @@ int run_parts(struct runner *runner, struct work *work) {
     return OK;
 }
 
-/* ---- what the peers are told ---- */
+/* ---- the announcement to the peers ---- */
 
 void tell(const struct group_call *call, struct comm_call *told, char what[TOLD_TEXT]) {
     int sums = call->what == COLLECTIVE_ALL_REDUCE || call->what == COLLECTIVE_REDUCE ||

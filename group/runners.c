@@ -17,8 +17,8 @@
  * which the other one would fall asleep, too. */
 static const int64_t CALLER_SPIN_NS = 100000;
 
-/* A long wait: has a peer called something else? Calls that are not eager have checked at their
- * start. */
+/* After a long wait: checks whether a peer made another call. Calls that are not eager have checked
+ * at their start. */
 static int look_at_peers(void *context) {
     const struct runner *runner = context;
     struct group *g = runner->group;

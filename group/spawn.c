@@ -22,8 +22,8 @@ struct spawn {
     struct failures *outcomes; /* by rank; shared with the ranks */
 };
 
-/* What runs in a rank. Its number is in the environment, where the launcher has put it. A text from
- * before the fork is not this rank's. */
+/* Runs in a rank, whose number the launcher has put into the environment. A text from before the
+ * fork is not this rank's. */
 static int run_rank(void *argument) {
     struct spawn *s = argument;
     const char *number = getenv("RANK");
@@ -34,8 +34,8 @@ static int run_rank(void *argument) {
     return error_exit_status(code);
 }
 
-/* Has this process a device open? Its memory is shared with a fork, and its threads are not. The
- * process's mappings tell: memory of an emulated device, or of a GPU. */
+/* 1 if this process has a device open. Its memory is shared with a fork, and its threads are not.
+ * The process's mappings show it: memory of an emulated device, or of a GPU. */
 static int has_device(void) {
     return process_has_mapped(
         (const char *const[]){"/memfd:duet-device", "/memfd:" JOB_MEMORY, "/dev/nvidia", NULL});

@@ -243,9 +243,9 @@ static int receive_message(struct runner *runner, struct work *work) {
     return code;
 }
 
-/* ---- a message begins ---- */
+/* ---- beginning a message ---- */
 
-/* The pieces of a message that is sent are numbered when it is called. */
+/* The pieces of a message are numbered when the send is called. */
 static int begin_send(struct work *work, struct runner **runner) {
     struct group *g = work->group;
     const struct group_call *call = &work->call;

@@ -26,7 +26,7 @@ static int backward(duet_tape *t, struct node *n) {
     return tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n);
 }
 
-/* What the samples leave behind, as one piece. It is a var, so that backward reaches all nodes. */
+/* The samples' activations, as one piece. It is a var, so that backward reaches all nodes. */
 static duet_var *activations(const struct model *model, duet_tape *t, duet_var *x) {
     const int one = 1;
     size_t bytes = (size_t)x->value.dims[0] * (size_t)model->activation_bytes;
@@ -34,7 +34,7 @@ static duet_var *activations(const struct model *model, duet_tape *t, duet_var *
     return tape_var(t, tensor_plain(tape_alloc(t, bytes), DTYPE_F32, 1, &one), 1);
 }
 
-/* It looks behind the public tape, whose functions compute. */
+/* It bypasses the public tape, whose functions compute. */
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     const struct model *model = t->model;

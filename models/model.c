@@ -39,7 +39,7 @@ int model_is_outline(const char *name) {
     return net_find(name) != NULL;
 }
 
-/* gpt2 is none of those that train, and is part of the name of one that estimate knows. */
+/* For example gpt2 is not trained, but part of a name that estimate knows. */
 static int unknown_model(const char *name, const struct model_options *options) {
     const char *words[OFFERED + 1], *net = net_like(name);
     int count = 0;

@@ -23,7 +23,7 @@ static const double DOUBLE_WORK = 0x1p-33;
 static const char equal[] = "equal: same operations, same order",
                   product[] = "(k+2) 2^-24 sum|ab|: k products in any order; integers equal",
                   tf32_product[] =
-                      "2^-10 sum|ab| and that of float: factors of 11 bits; integers equal",
+                      "2^-10 sum|ab| plus the float bound: factors have 11 bits; integers equal",
                   softmax[] = "1 ulp of float; in double 2^-33: sums, exp, log",
                   steps[] = "l (k+16) 2^-24: l steps of sums of k products, exp, tanh",
                   sums[] = "n^2 2^-53: sums of n doubles below 4, in any order",

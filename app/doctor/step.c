@@ -248,7 +248,7 @@ static void compare_bits(struct testbed *bed) {
              bed->whole.loss[0], bed->whole.loss[1], bed->part[0].loss[0], bed->part[1].loss[0]);
     else
         note(bed->d, FINDING_OFF, name, bound,
-             "%zu of %zu gradients differ, the first is number %zu", wrong, bed->grads, first);
+             "%zu of %zu gradients differ; the first is number %zu", wrong, bed->grads, first);
 }
 
 /* One batch. *done: the findings were added, no other batch is needed. */

@@ -91,7 +91,7 @@ static void through_windows(struct plan *plan, const struct window_request *q,
     if (f.shows && f.takers) leave(&f);
 }
 
-/* ---- what does not fit the pattern ---- */
+/* ---- calls that do not fit the pattern ---- */
 
 /* The algorithm, in place in the windows. Others touch its DATA only after this rank has posted a
  * flag, after the copy in, and no longer once it leaves, before the copy out. */
@@ -112,7 +112,7 @@ static int allreduce_in_windows(struct plan *plan, const struct window_request *
     return OK;
 }
 
-/* Each rank tells all others that it has come. */
+/* Each rank tells all others that it has arrived. */
 static void barrier(struct plan *plan, const struct window_request *q) {
     uint64_t others = rank_others(q->n, q->rank);
     plan->epochs = 1;

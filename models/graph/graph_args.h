@@ -8,7 +8,7 @@
 #include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"
 
-/* Operand i, or NULL if it is none. */
+/* Operand i, or NULL for `none`. */
 duet_var *value(struct graph_run *r, const struct graph_node *n, int i);
 /* The index of a parameter; for none DUET_NO_BIAS, which equals DUET_NO_WEIGHT. */
 int tensor(struct graph_run *r, const struct graph_node *n, int i);

@@ -11,8 +11,8 @@ static int feeds(const struct graph *g, int y, const struct graph_node *n, const
     return n->operands[0] == y || (n->operand_count == 2 && n->operands[1] == y);
 }
 
-/* The running statistics, of `channels` numbers: the kernels take them to be one behind the other,
- * and the batches counted behind them. */
+/* The running statistics, of `channels` numbers: the kernels need them next to each other, followed
+ * by the count of batches. */
 static int find_statistics(const struct graph_run *r, const struct graph_node *n, int channels,
                            struct norm_config *config) {
     const int *operand = &n->operands[3];

@@ -22,7 +22,7 @@ static int numbers_of(const struct graph_shape *s) {
     return count;
 }
 
-/* A sample as the data has it: channels, height, width. Several inputs are one behind the other. */
+/* A sample as the data has it: channels, height, width. Several inputs follow each other. */
 static void sample_of(const struct graph *g, int sample[3]) {
     const struct graph_shape *s = &g->values[g->inputs[0]].shape;
     sample[0] = 0;
@@ -47,7 +47,7 @@ static int check_sample(const struct graph *g, const duet_module *m) {
                 sample_shape_text(&b, text[1]));
 }
 
-/* ---- what it registers ---- */
+/* ---- registration ---- */
 
 static int dims_of(const struct graph_shape *s, int *dims) {
     memcpy(dims, s->size, (size_t)s->rank * sizeof *dims);
@@ -130,7 +130,7 @@ static int run_node(struct graph_run *r, const struct graph_node *n) {
     return r->tape->error;
 }
 
-/* A value that is not used any more. An op's result may be its operand under another name. */
+/* Drops a value after its last use. An op's result may be its operand under another name. */
 static void end_value(struct graph_run *r, int y) {
     if (!--r->at[y].var->names) tape_forget(r->tape, r->at[y].var);
 }
@@ -161,8 +161,8 @@ static void cut_inputs(struct graph_run *r, duet_var *x) {
     }
 }
 
-/* The model's outputs, (N,numbers). Of a sample with several labels the scores of each are one
- * behind the other. */
+/* The model's outputs, (N,numbers). If a sample has several labels, the scores of each follow each
+ * other. */
 static duet_var *result_of(struct graph_run *r) {
     const struct graph *g = r->graph;
     duet_tape *t = r->tape;
@@ -275,8 +275,8 @@ static int run_dry(const struct model *m, struct device *device, duet_tape *tape
     return tape_error(tape); /* closing the device frees the memory */
 }
 
-/* Whether the result depends on a parameter that is trained: the backward pass of a long text would
- * say so much later. */
+/* Checks that the result depends on a trained parameter; otherwise backward would report it much
+ * later. */
 static int check_trained(const struct graph *g) {
     char *reached = calloc((size_t)g->value_count + 1, 1);
     if (!reached) return fail(ERR_MEMORY, "%s: out of host memory", g->path);

@@ -46,7 +46,7 @@ int tensor(struct graph_run *r, const struct graph_node *n, int i) {
     return p ? p->index : DUET_NO_BIAS;
 }
 
-/* x with so many dimensions; new ones have size 1 and follow that of the rows. */
+/* x with this many dimensions; new ones have size 1 and follow that of the rows. */
 static duet_var *widen(struct graph_run *r, duet_var *x, int rank) {
     int dims[GRAPH_RANK + 1];
     if (!x || !r->in_rows || x->value.rank >= rank || rank > GRAPH_RANK) return x;

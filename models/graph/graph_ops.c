@@ -9,7 +9,7 @@
 #include "models/graph/graph_args.h"
 #include "nn/tensor.h"
 
-/* Functions of one number, and of a setting where they have one. */
+/* Functions of one number, some with a setting. */
 static duet_var *run_function(struct graph_run *r, const struct graph_node *n) {
     return tape_function(r->tape, value(r, n, 0), (enum activation)n->op->kind,
                          *n->op->settings ? number(n, 0) : 0);
@@ -144,7 +144,7 @@ static duet_var *run_permute(struct graph_run *r, const struct graph_node *n) {
     return duet_permute(r->tape, x, order);
 }
 
-/* A value without N as one of the samples: each has it. Dimensions of size 1 are repeated. */
+/* Gives each sample a value without N. Dimensions of size 1 are repeated. */
 static duet_var *run_expand(struct graph_run *r, const struct graph_node *n) {
     int dims[GRAPH_RANK + 1], rank = result_shape(r, n, dims);
     duet_var *x = beside_result(r, n, 0);

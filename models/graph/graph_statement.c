@@ -69,7 +69,7 @@ static int operand(struct graph_reader *r, struct graph_node *n, int operands[GR
 }
 
 /* Setting number `i` of the list "stride=1 padding=0": its name is `key`, or key is NULL. Returns
- * where it stands; NULL: there is none. */
+ * its place; NULL: there is none. */
 static const char *setting_at(const char *settings, const char *key, int i, int *found) {
     int at = 0;
     for (const char *c = settings; *c; c += strcspn(c, " "), c += *c == ' ', at++) {
@@ -120,7 +120,7 @@ static int setting(struct graph_reader *r, struct graph_node *n, unsigned *given
     return check_window(r, n, key, &n->settings[i]);
 }
 
-/* Those that are not given have their defaults. */
+/* Missing settings get their defaults. */
 static int fill_settings(struct graph_reader *r, struct graph_node *n, unsigned given) {
     const char *at;
     for (int i = 0, found; (at = setting_at(n->op->settings, NULL, i, &found)); i++) {

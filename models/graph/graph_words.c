@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "models/graph/graph_reader.h"
 
-/* A name of the text, and what it stands for: a value, or ~i for tensor i. */
+/* A name of the text, and its meaning: a value, or ~i for tensor i. */
 struct name {
     char *word;
     int what;

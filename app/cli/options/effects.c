@@ -69,7 +69,7 @@ static int check_mode(const struct option *option, const struct asked *asked) {
         return fail(ERR_USAGE, "%s: no effect without FSDP: %s: give --modes all, or leave it out",
                     option->name, why);
     if (asked->modes != 1U << mode)
-        return fail(ERR_USAGE, "%s: no effect with --sync-bn: %s, which is left out: leave one out",
+        return fail(ERR_USAGE, "%s: no effect with --sync-bn: %s, which is not run: leave one out",
                     option->name, why);
     return fail(ERR_USAGE, "%s: no effect in mode %s: %s: give --mode %s, or leave it out",
                 option->name, mode_name(mode), why,
