@@ -106,8 +106,7 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
     char size[32], costs[160] = "";
     if (n > 1 && link->takes_turns) {
         if (text)
-            snprintf(text, text_bytes,
-                     "fused for %s over %d ranks (%s): %sone of them does it all%s",
+            snprintf(text, text_bytes, "fused for %s over %d ranks (%s): %sone does all the work%s",
                      format_bytes(count * sizeof(float), size, sizeof size), n, link->name,
                      link->at_once ? "" : "their kernels would take turns, so ",
                      link->at_once ? ""

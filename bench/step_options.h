@@ -46,7 +46,7 @@ static int read_word(const char *flag, char *out, size_t bytes, const char *text
 static int read_math(const char *text, enum device_math *math) {
     *math = strcmp(text, "library") ? DEVICE_MATH_OWN : DEVICE_MATH_LIBRARY;
     return *math == DEVICE_MATH_OWN && strcmp(text, "own")
-               ? fail(ERR_USAGE, "--cuda-math: %s: there are own and library", text)
+               ? fail(ERR_USAGE, "--cuda-math: %s: give own or library", text)
                : OK;
 }
 

@@ -214,7 +214,7 @@ static int check_equal(const char *what, int i, duet_tensor *first, duet_tensor 
     free(a);
     if (!differ) return code;
     fprintf(stderr,
-            "replicas differ: %s of %s: %s has another than %s: let allreduce write into every "
+            "replicas differ: %s of %s: %s and %s disagree: let allreduce write into every "
             "tensor\n",
             what, shapes[i].name, duet_device_name(duet_tensor_device(other)),
             duet_device_name(duet_tensor_device(first)));

@@ -342,11 +342,11 @@ static int usage(FILE *to, const char *program) {
             "  --log_interval N  interval between training status logs (default: 10)\n"
             "  --gamma G         how much to value future rewards (default: 0.99)\n"
             "  --seed S          random seed for reproducibility (default: 1)\n"
-            "beside the text's own:\n"
-            "  --episodes N      end after so many (default: 0, when it is solved)\n"
-            "  --mend            returns of one observer do not run into those of the next\n"
-            "  --one_call        the reward goes along with the next state\n"
-            "  --rate            says at the end how many steps a second there were\n",
+            "in addition to the tutorial's:\n"
+            "  --episodes N      end after N episodes (default: 0, once it is solved)\n"
+            "  --mend            keep the returns of the observers apart\n"
+            "  --one_call        send the reward with the next state\n"
+            "  --rate            print the steps per second at the end\n",
             program);
     return to == stderr ? 2 : 0;
 }

@@ -62,7 +62,7 @@ static int check_layout(enum op op, const struct operand *o, const struct tensor
     if (t->groups < least || t->groups > t->dims[0])
         return wrong(op, o, t, "the number of N16 groups does not fit the samples");
     if (segment && t->groups != least)
-        return wrong(op, o, t, "one segment a launch: give tensor_segment()");
+        return wrong(op, o, t, "one segment per launch: give tensor_segment()");
     return OK;
 }
 

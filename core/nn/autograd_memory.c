@@ -34,8 +34,8 @@ struct autograd_memory {
     char *full;        /* [var_count] config.half: 1: the memory of this var is still float32 */
     char *has_grad;    /* [parameters] */
     int *buffer_of;    /* [parameters] if replicated: index of its buffer */
-    int *buffer_refs;  /* [parameters, which suffices] ops that save a part of the buffer */
-    uint64_t *buffers; /* [parameters, which suffices] bytes of each */
+    int *buffer_refs;  /* [parameters] ops that save a part of the buffer */
+    uint64_t *buffers; /* [parameters] bytes of each */
 };
 
 static void hold(struct autograd_memory *a, uint64_t bytes) {

@@ -19,7 +19,7 @@ static void write_names(struct json_writer *w, const char *key, char *const *nam
     json_close(w);
 }
 
-/* ---- what ran ---- */
+/* ---- the run ---- */
 
 static void write_buckets(const struct run_record *r, struct json_writer *w) {
     json_string_or_null(w, "allreduce", r->algorithm);

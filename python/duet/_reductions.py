@@ -70,7 +70,7 @@ class Reductions:
 
     def _sparse(self, tensor, op, opts):
         if op != RedOp.SUM:
-            raise RuntimeError("duet: sparse tensors are added up: give ReduceOp.SUM")
+            raise RuntimeError("duet: sparse tensors can only be summed: give ReduceOp.SUM")
         total = torch.zeros_like(tensor)
         mine = tensor.coalesce()
         sizes = torch.zeros(self.the_size, dtype=torch.int64)

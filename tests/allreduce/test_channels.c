@@ -142,7 +142,7 @@ static int try_block(struct world *w, struct progress *p, int r, uint32_t b) {
     return 1;
 }
 
-/* Until all calls of all ranks are done. Nobody can move: a deadlock. */
+/* Runs until all calls of all ranks are done. If nobody can move: a deadlock. */
 static void run_world(struct world *w, struct progress *p) {
     for (int idle = 0;;) {
         int left = 0;

@@ -182,7 +182,7 @@ void harness_skip(const char *format, ...) __attribute__((format(printf, 1, 2), 
 #define cr_expect_arr_eq(a, b, bytes, ...) HARNESS_ARR(false, a, ==, b, bytes, __VA_ARGS__)
 #define cr_expect_arr_neq(a, b, bytes, ...) HARNESS_ARR(false, a, !=, b, bytes, __VA_ARGS__)
 
-/* Other names of the same. */
+/* Aliases. */
 #define cr_assert_le cr_assert_leq
 #define cr_assert_ge cr_assert_geq
 #define cr_expect_le cr_expect_leq

@@ -11,7 +11,7 @@ static void destroy(void *object) {
     (void)object;
 }
 
-/* Inside a function too: arguments of wrong numbers, and no call. */
+/* Also inside a function: arguments with wrong numbers, and no call. */
 static int inside(duet_rpc_call *call, void *context) {
     (void)context;
     mutation = 1, mutated = 1;

@@ -30,7 +30,7 @@ static void futures(struct worker *w) {
     GOOD(duet_future_wait(f[0], &got));
     for (int i = 0; i < 3; i++)
         duet_future_free(f[i]);
-    w->rpc->timeout_ns = 200 * 1000 * 1000; /* as the options give it: 0 means this one */
+    w->rpc->timeout_ns = 200 * 1000 * 1000; /* from the options: 0 means this one */
     FAILS(DUET_TIMEOUT,
           duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(0.6)), 0, NULL),
           "no answer within 0.2 s");

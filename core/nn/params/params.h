@@ -1,4 +1,4 @@
-/* What a duet_params holds: the values and gradients of a model's parameters, its buffers, its
+/* The contents of a duet_params: the values and gradients of a model's parameters, its buffers, its
  * layers by number, and the objects that sum gradients or statistics over ranks. */
 #ifndef NN_PARAMS_PARAMS_H
 #define NN_PARAMS_PARAMS_H

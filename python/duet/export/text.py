@@ -66,7 +66,7 @@ class Value:
 
 
 _MIXES = "it mixes samples: "
-_IN_FRONT = _MIXES + "the first dimension alone may be that of the samples"
+_IN_FRONT = _MIXES + "only the first dimension may be that of the samples"
 
 
 def broadcast(*shapes):
@@ -170,7 +170,7 @@ class Writer:
         if x is None:
             return None
         x = x if isinstance(x, Value) else self.constant(x.alike())
-        require(self.is_parameter(x), f"its {what} is computed, not a parameter as it is")
+        require(self.is_parameter(x), f"its {what} is computed: it must be a parameter")
         name = self.lay(x, x.shape, shared=True)
         return name if name not in self.constants else self.emit(
             "reshape", [name], [N(1), *x.shape], shared=True)
@@ -254,7 +254,7 @@ class Writer:
         are, in which the values differ. direct: shared values may be beside others."""
         values, skip = [x.of_rank(len(shape)) for x in values], [d % len(shape) for d in skip]
         of = {(x.at, x.at in skip or x.front): x for x in values if x.at is not None}
-        require(len(of) < 2, _MIXES + "they lie in other orders")
+        require(len(of) < 2, _MIXES + "their dimensions have other orders")
         like, shared = next(iter(of.values()), values[0]), all(x.shared for x in values)
         keys = [d for d in range(len(shape)) if d in skip or any(x.size(d) != 1 for x in values)]
         names = []

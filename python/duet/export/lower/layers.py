@@ -261,7 +261,7 @@ def matmul(w, x, y):
     x, y = (w.dense(v, [*needed, d], like) for v, d in ((x, rank - 1), (y, rank - 2)))
     # The samples move to the front from any dimension, which must be the same in both.
     require(x.at is None or y.at is None or (x.at, x.front) == (y.at, y.front) and x.at in
-            range(rank - 2), "it mixes samples: both have them in other dimensions")
+            range(rank - 2), "it mixes samples: they are in different dimensions")
     lead = [math.prod(int(shape[d]) for d in needed)] if needed else []
     axes = [N(1), *lead, x.size(-2), y.size(-1)]
     z = w.emit("matmul", [w.lay(v, [*lead, v.size(-2), v.size(-1)]) for v in (x, y)], axes)

@@ -279,7 +279,7 @@ def _(w, a, shape):
     if not given:
         return w.view(x, shape)
     at, end = given[0], given[0] + len(given)
-    require(given == list(range(at, end)), "of dimensions that are apart")
+    require(given == list(range(at, end)), "of dimensions that are not adjacent")
     sizes, constant = x.shape[at:end], all(isinstance(indices[d], Const) for d in given)
     require(constant or own or at == 0 and x.at is None, "it picks samples")
     if len(given) > 1:
