@@ -25,7 +25,7 @@ static void describe(duet_module *m, void *context) {
     duet_module_linear(m, "fc", HIDDEN, duet_module_classes(m), 1);
 }
 
-/* x (n,L,WIDTH); the state behind the last step is (n,HIDDEN). Step s waits for step s - 1. */
+/* x (n,L,WIDTH); the state after the last step is (n,HIDDEN). Step s waits for step s - 1. */
 static duet_var *recur(duet_tape *t, duet_var *x) {
     duet_var *h = NULL;
     x = duet_layer(t, IH, x); /* (n,L,HIDDEN): all that does not depend on h, in one launch */

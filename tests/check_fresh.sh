@@ -69,7 +69,7 @@ inside() {
                 chroot "$1" bash -c "cd /duet && $2"' fresh "$work/tree" "$1" </dev/null
 }
 
-# The commands as README shows them: the block behind the heading, without its comments.
+# The commands as README shows them: the block after the heading, without its comments.
 mapfile -t commands < <(sed -n '/^## Two commands/,/^## /p' README.md |
     sed -nE 's/^    (make [^#]*[^# ]) *(#.*)?$/\1/p')
 if ((${#commands[@]} != 2)); then

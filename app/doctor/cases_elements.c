@@ -101,7 +101,7 @@ static int fill_clip(struct op_case *c) {
     return OK;
 }
 
-/* Pieces of every length around whole rounds of lanes, behind one another and with gaps. */
+/* Pieces of every length around whole rounds of lanes, one after another and with gaps. */
 static const int pieces[] = {1, 255, 256, 257, 4099, 0, 33000};
 static const int summed[][2] = {{40000, CASE_COUNT(pieces)}};
 

@@ -16,7 +16,7 @@
 #include "comm/environment.h"
 #include "comm/peers.h"
 
-/* The gather boxes are behind the struct. 64 ranks make it 8 MiB of address space, but only pages
+/* The gather boxes come after the struct. 64 ranks make it 8 MiB of address space, but only pages
  * that are touched take memory. */
 static size_t board_bytes(int world) {
     return sizeof(struct board) + (size_t)world * 2 * COMM_BOX_BYTES;

@@ -257,7 +257,7 @@ const struct op_row op_table[OP_COUNT] = {
      * initial states are h and, in an LSTM, c (zeros if not given). A step saves rows of H in
      * `saved` for backward:
      *
-     *     LSTM   the four gates, c before the step, tanh(c) behind it         G = 4H, T = 6H
+     *     LSTM   the four gates, c before the step, tanh(c) after it          G = 4H, T = 6H
      *     GRU    the three gates, (h W^T + b) of the new gate, h before it    G = 3H, T = 5H
      *     TANH, RELU   nothing: backward takes y for it                       G = H,  T = H
      *

@@ -106,7 +106,7 @@ static int pytorch_saves(struct graph_reader *r) {
     return OK;
 }
 
-/* "update NAME = %y": behind a training pass. */
+/* "update NAME = %y": after a training pass. */
 static int update(struct graph_reader *r) {
     struct graph *g = r->g;
     struct graph_update u;

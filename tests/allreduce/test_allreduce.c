@@ -98,7 +98,7 @@ static int row_calls(void) {
     return test_short() ? 30 : ROW_CALLS;
 }
 
-/* Runs on the stream behind a call: checks its result and writes the next call's input, as a
+/* Runs on the stream after a call: checks its result and writes the next call's input, as a
  * training step does with gradients. */
 struct turn {
     float *data;

@@ -81,7 +81,7 @@ static const char *wait_in_vain(struct job *job, int (*entry)(void *)) {
     return job->page->text[0];
 }
 
-/* The host of rank 0 only asks whether the event behind the call was reached. It is reached once
+/* The host of rank 0 only asks whether the event after the call was reached. It is reached once
  * the kernel has ended by itself; the next sync then says why. */
 static int patient_entry(void *context) {
     struct rank r;

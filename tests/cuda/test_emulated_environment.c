@@ -37,7 +37,7 @@ static void doctor_says(const char *name, enum finding_state state, const char *
 
 /* ---- CUDA_DEVICE_MAX_CONNECTIONS ---- */
 
-/* In one hardware queue the write that ends a wait would be behind the wait. */
+/* In one hardware queue the write that ends a wait would come after the wait. */
 Test(emulated_environment, one_hardware_queue, .timeout = 120) {
     struct job job = {.page = share(sizeof(struct page)), .kind = DEVICE_CUDA, .free_s = 3};
     set_gpus(1);

@@ -7,7 +7,7 @@
 
 #ifdef CUDA_EMULATION
 
-/* Launches on the device. Operand i lies `shift` bytes behind a multiple of 256 if bit i of
+/* Launches on the device. Operand i lies `shift` bytes after a multiple of 256 if bit i of
  * `shifted` is set. Results are copied back into the tensors of `a`. */
 static int run_on(struct device *device, enum op op, struct op_args *a, unsigned shifted,
                   size_t shift) {

@@ -366,7 +366,7 @@ static struct launch_result lose(struct job *job, int victim) {
     }
 }
 
-/* The victim dies behind its own launch, while the others wait for it inside a kernel. */
+/* The victim dies after its own launch, while the others wait for it inside a kernel. */
 Test(cuda_nccl, survivors_of_a_killed_rank_end_and_name_it, .timeout = 100) {
     use_gpus(3);
     for (int victim = 0; victim < 3; victim++) {

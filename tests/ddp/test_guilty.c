@@ -73,7 +73,7 @@ Test(api_guilty, fifty_of_fifty_name_the_rank, .timeout = 300) {
     }
 }
 
-/* ---- a call under way, begun before something on rank 0 and behind it on the others ---- */
+/* ---- a call under way, begun before something on rank 0 and after it on the others ---- */
 
 enum between { A_PASS, A_PASS_OF_ANOTHER_GROUP, A_NEW_GROUP, A_MONITORED_BARRIER };
 

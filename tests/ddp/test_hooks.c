@@ -54,7 +54,7 @@ static int begins_sums(const struct duet_bucket *b, void *context) {
     return code;
 }
 
-/* A second call behind the first one: the mean of what is already the mean changes nothing. */
+/* A second call after the first one: the mean of what is already the mean changes nothing. */
 static int sums_again(const struct duet_bucket *b, void *context) {
     duet_work *work;
     int code = duet_tensor_scale(b->gradients, 1.0f / (float)duet_group_size(b->group));

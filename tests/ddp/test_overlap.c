@@ -9,7 +9,7 @@
 /* ---- a communication stream that is never late ----
  * On a busy machine its thread may get no core before backward has ended. So backward waits for it
  * here: after a bucket has been launched, the next kernel begins only when the allreduce of that
- * bucket has begun. A bucket launched behind the last kernel delays nothing. */
+ * bucket has begun. A bucket launched after the last kernel delays nothing. */
 
 static const struct device_ops *honest;
 static struct device_ops patient;

@@ -95,7 +95,7 @@ static uint64_t shard_bytes(uint64_t model_bytes, int d, int devices) {
     return (to < model_bytes ? to : model_bytes) - from;
 }
 
-/* The arena without the pads behind its last parameter: one range. */
+/* The arena without the pads after its last parameter: one range. */
 static uint64_t moved_bytes(const struct param_set *set) {
     size_t end = 0;
     for (int p = 0; p < set->count; p++) {

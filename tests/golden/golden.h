@@ -43,7 +43,8 @@ static inline uint64_t golden_splitmix64(uint64_t i) {
 /* The squared L2 distance of x from a tensor of which a file keeps the norm and up to 16 sums of all elements with signs
  * that look random: sum j has the sign of element i in bit j of splitmix64(i). The mean square of their errors estimates
  * it. *square becomes the squared norm of the tensor. */
-static inline double golden_distance(const char *file, const char *key, const double *x, size_t count, double *square) {
+static inline double golden_distance(const char *file, const char *key, const double *x,
+                                     size_t count, double *square) {
     enum { SUMS = 16 };
     char line[512], *at, *end;
     double sums[SUMS] = {0}, apart = 0, norm = strtod(golden_fact(file, key, line), &at);
@@ -53,7 +54,8 @@ static inline double golden_distance(const char *file, const char *key, const do
         for (int j = 0; j < SUMS; j++)
             sums[j] += z >> j & 1 ? -x[i] : x[i];
     }
-    for (double want = strtod(at, &end); kept < SUMS && end > at; at = end, want = strtod(at, &end)) {
+    for (double want = strtod(at, &end); kept < SUMS && end > at;
+         at = end, want = strtod(at, &end)) {
         double d = sums[kept++] - want;
         apart += d * d;
     }
@@ -69,7 +71,7 @@ static inline float golden_value(int i, int a) {
 
 /* A tensor small enough to be kept whole, in a line `NAME DIMS : NUMBERS`. */
 struct golden_tensor {
-    int dims[4]; /* those behind its rank are 0; a number has one of 1 */
+    int dims[4]; /* those after its rank are 0; a number has one of 1 */
     size_t count;
     double x[1024];
 };
@@ -85,7 +87,8 @@ static inline struct golden_tensor golden_tensor(const char *file, const char *n
         if (!strncmp(line, name, length) && line[length] == ' ') at = line + length;
     fclose(f);
     cr_assert(at != NULL, "%s holds no line '%s ...'", file, name);
-    for (int d = 0; d < 4 && strncmp(at, " :", 2); d++) t.dims[d] = (int)strtol(at, &at, 10);
+    for (int d = 0; d < 4 && strncmp(at, " :", 2); d++)
+        t.dims[d] = (int)strtol(at, &at, 10);
     cr_assert(!strncmp(at, " :", 2), "%s, %s: the dimensions do not end", file, name);
     at += 2;
     for (double x = strtod(at, &end); end > at; at = end, x = strtod(at, &end)) {
@@ -111,7 +114,8 @@ static inline void golden_near(const char *file, const char *name, const float *
 static inline uint64_t fnv1a64(const float *x, size_t count) {
     const unsigned char *bytes = (const unsigned char *)x;
     uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < count * sizeof *x; i++) h = (h ^ bytes[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < count * sizeof *x; i++)
+        h = (h ^ bytes[i]) * 0x100000001b3u;
     return h;
 }
 

@@ -69,9 +69,9 @@ Test(windows_protocol, eager_calls_wait_for_free_slots, .timeout = 120) {
                           (struct kind[]){eagers[a], n == 2 ? eagers[b] : eagers[a], eagers[a]});
 }
 
-/* Where all ranks show and take, one kind of wait is superfluous. A rank takes piece j - 1 behind
- * its show of piece j, so who has awaited its `done` of piece j - 1 knows that piece j is shown. To
- * look at a flag that is already there is cheaper than the rule would be. */
+/* Where all ranks show and take, one kind of wait is superfluous. A rank takes piece j - 1 after
+ * its show of piece j, so a rank that awaited its `done` of piece j - 1 knows that piece j is
+ * shown. To look at a flag that is already there is cheaper than the rule would be. */
 static int heard_before(const struct plan *plan, int i, int peer) {
     for (int j = 0; j < i; j++)
         if (plan->steps[j].wait_ranks >> peer & 1 && plan->steps[j].wait_kind == PLAN_DONE &&

@@ -305,7 +305,7 @@ Test(graph, runs_a_norm_with_what_follows_it, .timeout = 30) {
     cr_assert_eq(count_nodes(NORM_ADD_RELU("%a")), fused + 2);
 }
 
-/* Whatever its settings, attention is one node behind the linear layer's. */
+/* Whatever its settings, attention is one node after the linear layer's. */
 Test(graph, attention_is_one_node, .timeout = 30) {
     int plain = count_nodes(ATTENTION("none"));
     cr_assert_eq(count_nodes(ATTENTION("none, scale=0.5, is_causal=1, dropout_p=0.1")), plain);

@@ -397,7 +397,7 @@ class Refusals(unittest.TestCase):
                 super().__init__(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 5))
         with tempfile.TemporaryDirectory() as folder:
             path = duet.export(Net(), torch.zeros(3, 20), pathlib.Path(folder, "net.duet"))
-            self.assertIn("\nsaves 120 0\n", path.read_text())  # 30 floats behind the ReLU
+            self.assertIn("\nsaves 120 0\n", path.read_text())  # 30 floats after the ReLU
             run = duet.estimate(model=path, devices=2, batch_size=6, **{"as": "pytorch"})
         self.assertRegex(run.output, r"DP at its peak +Duet +PyTorch\n.*\nheld ")
         self.assertRegex(run.output, r"\nsaved by autograd .*360 B")  # of 3 samples

@@ -64,7 +64,7 @@ static int again(int rank, void *context) {
         .functions = common, .function_count = COMMON, .device = w.device};
     for (int life = 0; life < 5; life++) {
         GOOD(duet_rpc_init(&w.rpc, name, -1, 0, &options));
-        if (life == 2) GOOD(duet_group_init(&group, 0)); /* behind one, and before others */
+        if (life == 2) GOOD(duet_group_init(&group, 0)); /* after one, and before others */
         GOOD(duet_rpc_sync(w.rpc, next_of(w.rpc), "add",
                            DUET_ARGS(duet_rpc_int(life), duet_rpc_int(rank)), 0, &got));
         MUST(got.integer == life + rank);

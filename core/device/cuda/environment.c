@@ -10,7 +10,7 @@
 
 /* CUDA maps the streams of a process to this many hardware queues. Two streams in one queue run one
  * after the other, so a wait for another rank at the head of the queue would hold up both: kernels
- * behind an allreduce, and the very write that should end the wait after that rank has died. A
+ * after an allreduce, and the very write that should end the wait after that rank has died. A
  * device has four streams. Shells of other programs set 1 to order communication and computation,
  * which Duet orders by events. */
 enum { QUEUES_LEAST = 8 };

@@ -64,7 +64,7 @@ static struct tensor part_of(const struct tensor *whole, const struct tensor *x,
     return part;
 }
 
-/* The rows of dy that are x's: those behind the first `before`. */
+/* The rows of dy that are x's: those after the first `before`. */
 static int cat_gradient(duet_tape *t, struct node *n, duet_var *x, int dim, int before) {
     if (!x->needs_grad) return OK;
     struct tensor dx;

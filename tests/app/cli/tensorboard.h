@@ -46,7 +46,7 @@ struct event {
 struct events {
     struct event *event; /* owned */
     int count;
-    size_t rest; /* bytes behind the last whole record */
+    size_t rest; /* bytes after the last whole record */
 };
 
 static inline uint64_t event_varint(const unsigned char **p) {

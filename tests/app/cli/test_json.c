@@ -18,7 +18,7 @@ struct page {
     int count;
 };
 
-/* Reads what stands between two backticks at *at, and goes behind it. Returns 0 if there is
+/* Reads what stands between two backticks at *at, and moves past it. Returns 0 if there is
  * nothing. */
 static int next_word(const char **at, char *word, size_t bytes) {
     const char *from = strchr(*at, '`'), *to = from ? strchr(from + 1, '`') : NULL;
@@ -44,7 +44,7 @@ static void read_page(struct page *page) {
     }
 }
 
-/* 1 if the page says "`GROUP` is one of", and behind it names this key. */
+/* 1 if the page says "`GROUP` is one of", and then names this key. */
 static int is_one_of(const struct page *page, const char *group, const char *key) {
     char intro[48], word[48];
     snprintf(intro, sizeof intro, "`%s` is one of", group);

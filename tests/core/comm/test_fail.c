@@ -353,7 +353,7 @@ Test(comm_fail, deadline_says_who_and_where, .timeout = 30) {
         cr_assert_eq(code, ERR_TIMEOUT);
         cr_assert(result.exit_status == 1 && result.rank == 0, "status %d rank %d",
                   result.exit_status, result.rank);
-        /* and behind it what the others are in */
+        /* and after it what the others are in */
         cr_assert(!strncmp(error_message(), CASES[i].text, strlen(CASES[i].text)), "%s",
                   error_message());
         cr_assert_not_null(strstr(error_message(), "; rank 1 waits for nobody"), "%s",

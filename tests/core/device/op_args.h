@@ -16,7 +16,7 @@ static inline struct tensor at(int place, enum dtype dtype, enum layout layout, 
 enum { N = 20 };
 static const struct step_block *const a_step = (const struct step_block *)((uintptr_t)9 << 32);
 
-/* Arguments each op must accept: its inputs, then behind ">" its outputs. f, d, i, l, b, u are
+/* Arguments each op must accept: its inputs, then after ">" its outputs. f, d, i, l, b, u are
  * float, double, int32, int64, uint8 and uint64; x is float and lies as the case says, n in N16;
  * "-" is none. */
 static const char *const good_operands[OP_COUNT] = {

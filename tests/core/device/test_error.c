@@ -26,7 +26,7 @@ Test(error, stays_in_its_stream_with_its_text, .timeout = 30) {
         event_record(after, s);
         cr_assert_eq(event_sync(after), ERR_PEER, "nobody hangs on a broken stream");
         cr_assert_str_eq(error_message(), "rank 3 broke down");
-        cr_assert_eq(ran, 0, "what stood behind the error was run");
+        cr_assert_eq(ran, 0, "what came after the error was run");
         fail(ERR_FAILED, "something else");
         cr_assert_eq(test_fill(s, x, 4, 1), ERR_PEER);
         MUST_SAY("rank 3 broke down");

@@ -8,7 +8,7 @@
 static const int sample_counts[] = {0, 1, 15, 16, 17, 33};
 enum { SAMPLE_COUNTS = 6 };
 
-/* Of instruction set k, or, behind the last of these, the reference; NULL: not on this machine. */
+/* Of instruction set k, or, after the last of these, the reference; NULL: not on this machine. */
 static host_kernel *layout_kernel(enum op op, int k) {
     return k < ISAS ? kernel_of(op, all_isas[k]) : host_reference_kernels[op];
 }

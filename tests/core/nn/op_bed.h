@@ -38,7 +38,7 @@ struct row {
 /* The names that a row's expression may use. */
 struct call {
     duet_tape *t;
-    duet_var *x, *b[MOST_B], *constant, *more[MOST_Y - 1]; /* more: roots behind the first */
+    duet_var *x, *b[MOST_B], *constant, *more[MOST_Y - 1]; /* more: roots after the first */
     const duet_tensor *index;                              /* the numbers of x, as int32 */
 };
 

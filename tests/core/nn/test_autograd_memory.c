@@ -82,7 +82,7 @@ static const struct op_case {
     enum answers answers;
 } cases[] = {EACH_OP(CASE)};
 
-/* What the rules say of one op of a result; behind the walk the gradient of the leaf is left. */
+/* What the rules say of one op of a result; after the walk the leaf's gradient is left. */
 static void count(const struct op_case *c, duet_device *device, duet_params *params) {
     static const float zeros[4 * 6 * 8 * 8];
     static const int32_t no_labels[4];

@@ -69,7 +69,7 @@ Test(errors, of_backward_and_begin, .timeout = 30) {
     MUST(tape_backward(net.tape, scores, &grad));
     duet_var *none = duet_cross_entropy(net.tape, scores, &labels, DUET_NONE, NULL);
     expect(tape_backward(net.tape, none, NULL), ERR_USAGE, "reduction none");
-    /* a step that broke half way stays broken */
+    /* a step that failed half way stays failed */
     expect(tape_error(net.tape), ERR_USAGE, "reduction none");
 
     duet_var *grouped = duet_relu(net.tape, to_device_layout(net.tape, begin(1)));

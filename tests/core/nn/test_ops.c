@@ -44,7 +44,7 @@
         __VA_ARGS__                    \
     }
 
-/* One operand of a sum is used again, behind the sum or before it. */
+/* One operand of a sum is used again, after the sum or before it. */
 static duet_var *use_behind(duet_tape *t, duet_var *x, int before) {
     duet_var *b = RELU(x), *a = RELU(x), *c = RELU(before ? b : a);
     return before ? ADD(ADD(ADD(a, b), RELU(a)), c) : ADD(c, ADD(ADD(a, b), RELU(b)));
@@ -56,7 +56,7 @@ static duet_var *more_uses(duet_tape *t, duet_var *x) {
 static duet_var *residual(duet_tape *t, duet_var *x) {
     return RELU(ADD(RELU(RELU(x)), x));
 }
-/* Both terms of a difference are used again behind it, so no gradient may be written in place. */
+/* Both terms of a difference are used again after it, so no gradient may be written in place. */
 static duet_var *difference(duet_tape *t, duet_var *a, duet_var *b) {
     duet_var *d = duet_subtract(t, a, b);
     return ADD(duet_multiply(t, d, d), duet_subtract(t, duet_multiply(t, a, d), RELU(b)));

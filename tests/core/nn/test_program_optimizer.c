@@ -52,7 +52,7 @@ Test(api_optimizer, wrong_arguments, .timeout = 30) {
     duet_devices_close(&device, 1);
 }
 
-/* zero_grad before each pass, as the texts have it; behind each step; and never, for a backward
+/* zero_grad before each pass, as the texts have it; after each step; and never, for a backward
  * overwrites the gradients. All give the same bits. After zero_grad gradients count as None, so a
  * step then changes nothing, momentum or not. */
 Test(api_optimizer, the_order_of_calls, .timeout = 30) {

@@ -49,7 +49,7 @@ Test(tape, a_failing_hook_ends_backward, .timeout = 30) {
 /* ---- a pass ---- */
 
 /* The gradient given for the root is the caller's: elementwise layers write theirs elsewhere,
- * also behind a view of it. */
+ * also after a view of it. */
 Test(tape, a_given_gradient_is_not_written_to, .timeout = 30) {
     for (int math = 0; math < 2; math++)
         for (int view = 0; view < 2; view++) {

@@ -57,7 +57,7 @@ static duet_var *overlap(duet_tape *t, duet_var *x, int solid) {
     return duet_multiply(t, duet_multiply(t, a, b), narrow(t, x, 2, 15, 9, solid));
 }
 
-/* x itself is read too, before its views and behind them. */
+/* x itself is read too, before its views and after them. */
 static duet_var *beside(duet_tape *t, duet_var *x, int solid) {
     duet_var *y = duet_tanh(t, x), *a = narrow(t, x, 1, 1, 2, solid),
              *b = narrow(t, x, 1, 4, 2, solid);
@@ -70,7 +70,7 @@ static duet_var *same_three(duet_tape *t, duet_var *x, int solid) {
     return attend(t, q, q, q, .3, solid);
 }
 
-/* A view is read, and a part of it; a key is read again behind attention. */
+/* A view is read, and a part of it; a key is read again after attention. */
 static duet_var *read_twice(duet_tape *t, duet_var *x, int solid) {
     duet_var *q = heads_of(t, x, 0, solid), *k = heads_of(t, x, 1, solid),
              *v = heads_of(t, x, 2, solid), *y = attend(t, q, k, v, .3, solid);

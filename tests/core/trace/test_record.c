@@ -133,7 +133,7 @@ Test(record, round_trip, .timeout = 30) {
     record_free(&a), record_free(&b), record_free(&b), record_free(NULL);
 }
 
-/* A rank may have ended anywhere: nothing is read behind the end, and what was read is freed, which
+/* A rank may have ended anywhere: nothing is read after the end, and what was read is freed, which
  * sanitizers see. */
 Test(record, cut_short, .timeout = 60) {
     struct run_record a = make(), b;

@@ -192,7 +192,7 @@ enum item_kind {
     ITEM_END
 };
 
-/* A piece of work, with its parameter behind it. */
+/* A piece of work, followed by its parameter. */
 struct item {
     struct item *_Atomic next;
     enum item_kind kind;

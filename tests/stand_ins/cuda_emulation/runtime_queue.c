@@ -1,6 +1,6 @@
 /* Hardware queues, for a CUDA_DEVICE_MAX_CONNECTIONS smaller than the number of streams. The items
  * of all streams in a queue start in the order in which they were enqueued. An item that cannot
- * start yet, or that waits for a flag or an event, blocks all items behind it, even those of other
+ * start yet, or that waits for a flag or an event, blocks all items after it, even those of other
  * streams.
  *
  * By default they are off, because such a queue orders streams that nothing else orders, and would

@@ -1,7 +1,7 @@
 /* Products of row-major matrices: y[i][j] = sum over k of a(i,k) b(k,j).
  *
  * A block of b lies in panels on the stack: MATMUL_WIDTH columns and MATMUL_DEPTH rows, which stay
- * in the second-level cache. A panel holds PANEL_COLUMNS columns, one row behind the other,
+ * in the second-level cache. A panel holds PANEL_COLUMNS columns, one row after the other,
  * whichever way b is stored. The rows of a pass by, a tile of MATMUL_ROWS at a time, whose part of
  * a stays in the nearest cache while all panels meet it. A vector is LANES neighbours of a row of
  * y, and an element of a is a number broadcast, as in the weight gradient of a linear layer. Every
