@@ -78,7 +78,7 @@ static void describe(duet_module *m, void *context) {
 
 static const struct duet_model net = {"net", .sample = {K, 1, 1}, .describe = describe};
 
-/* One epoch from the same start; how long it took, and how long of that it waited for batches. */
+/* Trains one epoch from the same start; measures its time, and the time it waited for batches. */
 static int epoch(duet_device *device, const duet_dataset *set, int workers) {
     duet_params *params = NULL;
     duet_tape *tape = NULL;

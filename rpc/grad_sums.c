@@ -121,7 +121,7 @@ int duet_autograd_gradients(duet_tensor **out, duet_autograd_context *c, duet_pa
     CHECK(grad_sums_fold(c, params, &sum));
     const struct param *p = &params->set.param[i];
     if (!sum || !sum->has_grad[i])
-        return fail(ERR_USAGE, "autograd: gradients: the context has none of %s here",
+        return fail(ERR_USAGE, "autograd: gradients: the context has no gradient of %s here",
                     p->spec->name);
     struct duet_tensor view = {.device = params->set.device, .t = p->value, .borrowed = 1};
     view.t.data = sum->arena + p->value_offset;

@@ -84,7 +84,7 @@ static void lists(struct worker *w) {
     read_grad(t, leaf, back);
     for (int i = 0; i < ROWS * IN; i++)
         MUST(back[i] == 4, "%g", (double)back[i]);
-    FAILS(DUET_USAGE, read_gradient(t, "w1", back), "has none of w here");
+    FAILS(DUET_USAGE, read_gradient(t, "w1", back), "has no gradient of w here");
     duet_rpc_value_free(&y);
     duet_autograd_context_free(p.context);
     none_left(w);
