@@ -223,8 +223,8 @@ Test(model_parallel, layers_are_cut_inside, .timeout = 60, .init = scratch_make,
 
 /* ---- over ranks ---- */
 
-/* y has the columns of both ranks, and each rank's x gets its columns of the gradient, which is its
- * number in y; the sum of both ranks' x passes its gradient on, and x to all ranks adds them up. */
+/* all_gather: y has the columns of both ranks, and x gets this rank's columns of the gradient.
+ * all_reduce passes the gradient on; to_group adds up both ranks'. */
 static int gather_columns(int rank, void *context) {
     const float mine[4] = {(float)rank, 1, 2, (float)(3 + rank)},
                 want[8] = {0, 1, 1, 1, 2, 3, 2, 4};

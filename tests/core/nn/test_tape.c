@@ -193,7 +193,7 @@ Test(tape, memory_that_went_back_is_used_again, .timeout = 30) {
         if (step) cr_assert(small == second && large == held + 512);
         MUST(step_arena_drop(a, held));
         MUST(step_arena_drop(a, held));
-        MUST(step_arena_drop(a, &net)); /* which it has not given out */
+        MUST(step_arena_drop(a, &net)); /* not from this arena */
         cr_assert_eq(step_arena_holders(a, held), 0);
         if (step) cr_assert(tape_alloc(net.tape, 1280) == small + 512);
         cr_assert_eq(a->extent, 256 + 1024 + 256 + 512 + 1280);
