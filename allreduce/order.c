@@ -39,6 +39,6 @@ int plan_order(enum allreduce_algorithm algorithm, int n, size_t count, size_t a
     for (int root = 0; root < n && algorithm == ALLREDUCE_TREE; root++)
         if (plan_tree_node(i, n, root).parent < 0) add_subtree(&piece->order, &additions, i, root);
     return additions == n - 1 ? OK
-                              : fail(ERR_FAILED, "order of %s over %d ranks: not written down",
+                              : fail(ERR_FAILED, "order of %s over %d ranks: not defined",
                                      allreduce_algorithm_name(algorithm), n);
 }

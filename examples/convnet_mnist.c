@@ -65,11 +65,10 @@ static int work(int rank, void *context) {
     n = duet_group_size(group);
     if (n != atoi(words[RANKS]) * atoi(words[MACHINES]) && atoi(words[MACHINES]) > 1) {
         if (rank == 0)
-            fprintf(
-                stderr,
-                "convnet_mnist: %d processes were started, not %s on each of %s machines: start "
-                "them all at once: mpirun --host MACHINE0:%s,MACHINE1:%s ...\n",
-                n, words[RANKS], words[MACHINES], words[RANKS], words[RANKS]);
+            fprintf(stderr,
+                    "convnet_mnist: %d processes run, not %s on each of %s machines: start "
+                    "them all at once: mpirun --host MACHINE0:%s,MACHINE1:%s ...\n",
+                    n, words[RANKS], words[MACHINES], words[RANKS], words[RANKS]);
         code = 2;
         goto out;
     }
