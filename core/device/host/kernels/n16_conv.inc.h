@@ -35,12 +35,17 @@ INLINE int tile_begin(int i, int tiles, int width) {
     return (int)((int64_t)i * width / tiles);
 }
 
-/* Prefetches one of `shares` equal shares of *lines pixels into the second-level cache. Returns the
- * start of the rest, and sets *lines to its length. */
+/* Prefetches `count` pixels from `pixels` on into the second-level cache. */
+INLINE void prefetch_pixels(const float *pixels, int count) {
+    for (int i = 0; i < count; i += 16 / GROUP, pixels += 16)
+        __builtin_prefetch(pixels, 0, 2);
+}
+
+/* The same for one of `shares` equal shares of *lines pixels. Returns the start of the rest, and
+ * sets *lines to its length. */
 INLINE const float *prefetch_share(const float *pixels, int *lines, int shares) {
     int share = *lines / shares;
-    for (int i = 0; i < share; i += 16 / GROUP)
-        __builtin_prefetch(pixels + (size_t)i * GROUP, 0, 2);
+    prefetch_pixels(pixels, share);
     *lines -= share;
     return pixels + (size_t)share * GROUP;
 }

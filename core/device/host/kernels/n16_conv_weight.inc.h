@@ -5,7 +5,8 @@
  * loads 5 vectors of dy and 5 of x and does 25 multiply-adds; every lane sums its own samples, and
  * the sixteen lanes are added once, at the very end. To keep dy in the first-level cache, several
  * tiles of taps use one band of its rows before the next band; between bands the accumulators of
- * these tiles are kept in `sums`.
+ * these tiles are kept in `sums`. The pixels of x that the next group will use are prefetched
+ * meanwhile, because a channel of a group is too short for the hardware prefetcher.
  *
  * Each lane adds in the order group, row, column, and a launch holds one segment, so the bits
  * depend only on the segment's samples. Padding lanes of dy are exact zeros and add nothing. */
@@ -42,10 +43,10 @@ INLINE void weight_pixels(const int OUTPUTS, const int TAPS, vec acc[], const fl
 }
 
 /* Adds rows p0 .. p1 - 1 of dy to the sums of one tile of taps. dy begins at the tile's first
- * output. */
+ * output. With each row it prefetches `lines` pixels from `ahead` on. */
 INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
                         const struct tap *taps, const float *x, const float *dy, int p0, int p1,
-                        float *sums) {
+                        float *sums, const float *ahead, int lines) {
     vec acc[OUTPUTS_MOST * TAPS_MOST];
     UNROLL for (int i = 0; i < OUTPUTS * TAPS; i++) acc[i] = load(sums + i * GROUP);
     size_t dy_plane = plane(s->out_height, s->out_width);
@@ -55,6 +56,8 @@ INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
     int q_end = s->width + padding >= s->k ? (s->width + padding - s->k) / stride + 1 : 0;
     if (q_end > s->out_width) q_end = s->out_width;
     for (int p = p0; p < p1; p++) {
+        prefetch_pixels(ahead, lines);
+        ahead += (size_t)lines * GROUP;
         int top = p * stride - padding, inside = top >= 0 && top + s->k <= s->height;
         for (int q = 0; q < s->out_width;) {
             const float *pixel[TAPS_MOST], *gradient = dy + ((size_t)p * s->out_width + q) * GROUP;
@@ -79,13 +82,14 @@ INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
 }
 
 typedef void weight_tile_function(const struct conv *, const struct tap *, const float *x,
-                                  const float *dy, int p0, int p1, float *sums);
+                                  const float *dy, int p0, int p1, float *sums, const float *ahead,
+                                  int lines);
 
 #define WEIGHT_TILE(OUTPUTS, TAPS)                                                              \
     static void weight_tile_##OUTPUTS##_##TAPS(const struct conv *s, const struct tap *taps,    \
                                                const float *x, const float *dy, int p0, int p1, \
-                                               float *sums) {                                   \
-        weight_tile(s, OUTPUTS, TAPS, taps, x, dy, p0, p1, sums);                               \
+                                               float *sums, const float *ahead, int lines) {    \
+        weight_tile(s, OUTPUTS, TAPS, taps, x, dy, p0, p1, sums, ahead, lines);                 \
     }
 WEIGHT_TILE(1, 5)
 #if ACCUMULATORS >= 28
@@ -157,17 +161,20 @@ static void bias_gradient(const struct conv *s, const float *dy, float *db) {
     }
 }
 
-/* The tiles of taps that are computed together. */
+/* The tiles of taps that are computed together, and the channels whose pixels they use. */
 struct tap_block {
     struct tap taps[TAP_TILES][TAPS_MOST];
-    int tiles;
+    int tiles, channel, channels;
 };
 
 /* The taps from number `first` on, out of `all`; if none is left, it repeats the last one. */
 static struct tap_block tap_block_of(const struct conv *s, int per_tile, int first, int all) {
     struct tap_block block = {.tiles = tiles_of(all - first, per_tile)};
-    int area = s->k * s->k;
+    int area = s->k * s->k, last = all - 1;
     if (block.tiles > TAP_TILES) block.tiles = TAP_TILES;
+    if (first + block.tiles * per_tile <= last) last = first + block.tiles * per_tile - 1;
+    block.channel = first / area;
+    block.channels = last / area + 1 - block.channel;
     for (int i = 0; i < block.tiles * per_tile; i++) {
         int tap = first + i < all ? first + i : all - 1;
         int c = tap / area, ky = tap / s->k % s->k, kx = tap % s->k;
@@ -186,17 +193,23 @@ static void weight_block(const struct conv *s, const struct weight_shape *shape,
            dy_plane = plane(s->out_height, s->out_width), x_plane = plane(s->height, s->width);
     int most = row_bytes < WEIGHT_BAND_BYTES ? (int)(WEIGHT_BAND_BYTES / row_bytes) : 1,
         bands = tiles_of(s->out_height, most);
+    /* if these are all channels, the next block uses the same ones, which are in the cache */
+    int lines = block->channels == s->channels ? 0
+                                               : tiles_of(block->channels * s->height * s->width,
+                                                          block->tiles * s->out_height * PARTS);
     memset(sums, 0, sizeof *sums);
     for (int g = 0; g < s->groups; g++) {
         const float *xg = x + g * s->channels * x_plane,
-                    *dyg = dy + ((size_t)g * s->outputs + o) * dy_plane;
+                    *dyg = dy + ((size_t)g * s->outputs + o) * dy_plane,
+                    *ahead = xg + (s->channels + block->channel) * x_plane;
+        if (g + 1 == s->groups) lines = 0;
         for (int b = 0; b < bands; b++) {
             int p0 = tile_begin(b, bands, s->out_height),
                 p1 = tile_begin(b + 1, bands, s->out_height);
             for (int lane = 0; lane < GROUP; lane += LANES) {
-                for (int t = 0; t < block->tiles; t++)
+                for (int t = 0; t < block->tiles; t++, ahead += (p1 - p0) * lines * GROUP)
                     shape->run(s, block->taps[t], xg + lane, dyg + lane, p0, p1,
-                               sums->tap[t][0] + lane);
+                               sums->tap[t][0] + lane, ahead, lines);
                 if (with_bias)
                     bias_rows(shape->outputs, dyg + (size_t)p0 * s->out_width * GROUP + lane,
                               dy_plane, p1 - p0, s->out_width, sums->bias[0] + lane);
