@@ -122,7 +122,7 @@ static void functions_of_init(void) {
     } wrong[] = {{{.name = NULL, .run = add}, "give a function, and a name"},
                  {{.name = "a b", .run = add}, "give a function, and a name"},
                  {{.name = "other", .run = NULL}, "give a function, and a name"},
-                 {{.name = "duet.x", .run = add}, "the library's"},
+                 {{.name = "duet.x", .run = add}, "reserved"},
                  {{.name = "add", .run = add}, "already registered"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const struct duet_rpc_function two[] = {{.name = "add", .run = add}, wrong[i].function};

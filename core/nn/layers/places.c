@@ -20,8 +20,7 @@ static int for_samples(duet_tape *t, const char *name, duet_var **x, duet_var **
     duet_var *both[2] = {*x, *index};
     const int rank = tape_for_all_samples(t, name, both, 2);
     if (!rank)
-        tape_fail(t,
-                  fail(ERR_USAGE, "%s: of tensors without samples: give one by duet_expand", name));
+        tape_fail(t, fail(ERR_USAGE, "%s: no tensor has samples: give one by duet_expand", name));
     for (int i = 0; i < 2 && !t->error; i++)
         if ((both[i] = to_plain(t, both[i]))) (void)tape_stuck(t, both[i]);
     if (t->error) return 0;
