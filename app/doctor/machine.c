@@ -35,8 +35,8 @@ static void look_at_memory(struct doctor *d) {
          "%s for emulated devices, of %s", format_bytes(bytes, available, sizeof available), all);
 }
 
-/* The launcher holds a socket and a pidfd of each rank. A rank holds a pidfd of each peer and,
- * while it maps a peer's memory, a descriptor of that. */
+/* The launcher holds a pidfd of each rank. A rank holds a descriptor of the memory of each peer
+ * while it maps them all, and some of its own. */
 static void look_at_limits(struct doctor *d) {
     struct rlimit files;
     static const rlim_t ENOUGH = 2 * MAX_DEVICES + 32;

@@ -99,6 +99,11 @@ int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all) {
 static int open_of_rank(const struct comm *comm, int rank, int theirs, int *fd) {
     uint32_t pid = __atomic_load_n(&comm->board->cards[rank].pid, __ATOMIC_RELAXED);
     *fd = descriptor_of((pid_t)pid, theirs);
+    if (*fd < 0 && errno == ENOENT)
+        return fail(ERR_FAILED,
+                    "rank %d: descriptor %d of rank %d is not in /proc/%u: mount /proc, and start "
+                    "all ranks in one PID namespace",
+                    comm->rank, theirs, rank, pid);
     return *fd < 0 ? fail_system(errno, "rank %d: descriptor %d of rank %d (/proc/%u)", comm->rank,
                                  theirs, rank, pid)
                    : OK;

@@ -9,6 +9,7 @@
  * is a handle on one process that becomes readable when the process ends. The launcher watches all
  * ranks in this way (end.c); without a launcher each rank that waits looks at all others (wait.c).
  * The death becomes the failure of the job, and every wait of every rank ends within a slice. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -40,11 +41,13 @@ static int take_board(struct comm *comm) {
 
 /* Did the launcher's board reach this process? A program in between may have closed it, as Python's
  * subprocess does. Under `duet run` the ranks then meet by the name of their job; the ranks of
- * other launchers have no such name. */
+ * other launchers have no such name. A board that this process made for another job may have the
+ * same number, but it closes on exec, so it was not inherited. */
 static int was_closed(int world) {
     int fd = -1;
     return getenv("TORCHELASTIC_RUN_ID") &&
-           !environment_number("DUET_SHARED_FD", 0, MOST_FDS, &fd) && !board_fits(fd, world);
+           !environment_number("DUET_SHARED_FD", 0, MOST_FDS, &fd) &&
+           (!board_fits(fd, world) || fcntl(fd, F_GETFD) & FD_CLOEXEC);
 }
 
 /* Finds the job's board. */

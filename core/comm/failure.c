@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/rank.h"
 
@@ -32,9 +33,18 @@ void comm_abort(struct comm *comm, int code, const char *text) {
     board_abort(comm->board, comm->rank, code, line);
 }
 
+void look_for_deaths(struct comm *comm) {
+    int64_t now = comm->alone ? now_ns() : 0;
+    if (now - __atomic_load_n(&comm->watched_ns, __ATOMIC_RELAXED) < SLICE_NS) return;
+    __atomic_store_n(&comm->watched_ns, now, __ATOMIC_RELAXED);
+    for (int r = 0; r < comm->world; r++)
+        board_look_for_death(comm->board, r);
+}
+
 int comm_check(struct comm *comm) {
     if (!comm->board) return OK;
     board_beat(comm->board, comm->rank);
+    look_for_deaths(comm);
     return board_aborted(comm->board) ? failure_of_job(comm, "") : OK;
 }
 

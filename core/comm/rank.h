@@ -20,6 +20,7 @@ struct comm {
     int spin;            /* every rank has its own core, so spinning briefly beats sleeping */
     int64_t crowded;     /* until then other programs use its core and waits do not yield */
     int alone;           /* 1: no launcher watches the ranks, so they watch each other */
+    int64_t watched_ns;  /* when a thread of this rank last did so; atomic */
     struct board *board; /* NULL: the peers are imagined (imagine.c) */
     int board_fd;        /* on rank 0 of a job without a launcher; else -1 */
     uint64_t barriers, gathers; /* how many of each this rank has begun */
@@ -63,6 +64,9 @@ int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct 
 /* cores.c: a thread calls it while it waits for rank `peer` (-1: unknown). If the two share a core
  * although another one has fewer ranks, the thread moves there, but only now and then. */
 void leave_shared_core(struct comm *comm, int peer);
+
+/* failure.c: once in a slice, without a launcher: has the process of a rank ended? */
+void look_for_deaths(struct comm *comm);
 
 /* failure.c: fails with the job's first failure: ERR_PEER, or this rank's own code if it failed
  * first. OK if the job has not failed. `where`: where this rank was waiting, or "". */

@@ -177,8 +177,7 @@ int wait_poll(struct wait *wait, int64_t *slice_ns) {
     wait->last_poll = now;
     *slice_ns = wait->left < SLICE_NS ? wait->left : SLICE_NS;
     int is_long = wait->all - wait->left >= SLICE_NS;
-    for (int r = 0; is_long && comm->alone && r < comm->world; r++)
-        board_look_for_death(comm->board, r);
+    if (is_long) look_for_deaths(comm);
     int goes_on = !board_aborted(comm->board) && !gone && wait->left > 0;
     if (!goes_on || is_long) {
         describe(wait, where, sizeof where);

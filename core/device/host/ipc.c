@@ -1,6 +1,6 @@
-/* Maps device memory of another process, like CUDA IPC. The exporter's memory is a file. Its
- * descriptor is sent over a unix socket, and the importer maps the pages that contain the exported
- * range. */
+/* Maps device memory of another process, like CUDA IPC. The exporter's memory is a file. The
+ * importer opens its descriptor through /proc (comm/peers.h) and maps the pages that contain the
+ * exported range. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-/* device/: memory of another process. The descriptor travels over a unix socket, as between ranks.
+/* device/: memory of another process. The descriptor travels over a unix socket.
  * The child is forked before any device exists. */
 #include <fcntl.h>
 #include <sys/socket.h>

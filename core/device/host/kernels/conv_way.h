@@ -51,7 +51,7 @@ static inline enum conv_way conv_way(enum op op, const struct op_args *a) {
     if (s.x[1] < LEAST_CHANNELS || s.y[1] < LEAST_CHANNELS) return WAY_DIRECT;
     /* In an image of 2 x 2 each sum has at most four of the nine taps, as few products as in a tile
      * of Winograd's. */
-    int small = op != OP_CONV2D_BACKWARD_WEIGHT && s.x[2] <= 2 && s.x[3] <= 2;
+    int small = op != OP_CONV2D_BACKWARD_WEIGHT && s.x[2] <= 2 && s.x[3] <= 2 && tiled[2] <= 2;
     if (k == 3 && a->p.conv.stride[0] == 1 && a->p.conv.padding[0] <= 2 && !small) {
         enum conv_way way = winograd_way(tiled[2], tiled[3], (size_t)s.x[1] * (size_t)s.y[1]);
         if (way != WAY_DIRECT) return way;
