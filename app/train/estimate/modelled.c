@@ -16,6 +16,7 @@ int modelled_open(struct modelled *m, const struct run_config *config) {
     CHECK(record_new(&m->record));
     CHECK(schedule_new(&m->schedule));
     c.schedule = m->schedule;
+    c.fold_elsewhere = 1; /* the times are those of PyTorch, which follows no allreduce */
     c.steps = MODELLED_STEPS;
     c.device_memory_count = 0; /* no limit: modes that do not fit also get a row */
     /* all steps have full batches */

@@ -100,8 +100,10 @@ class _Copy:
         for module in model.modules():
             if isinstance(module, (torch.nn.RNNBase, torch.nn.MultiheadAttention)):
                 module.dropout = 0.0
-        if dtype == torch.float64:
-            model.double()
+        if dtype == torch.float64:  # a buffer of several modules stays one
+            made = {}
+            model._apply(lambda x: made.setdefault(
+                id(x), (x, x.double() if x.is_floating_point() else x))[1])
         if not model.training:
             model.train()
         of_moves = torch.Generator().manual_seed(moved)

@@ -1,4 +1,4 @@
-/* batch_norm_relu and batch_norm_add_relu have the bits of the functions that they replace: values,
+/* BatchNorm with relu and a residual in one pass has the bits of the three functions: values,
  * gradients of x, the residual, weight and bias, and running statistics. This holds in training and
  * in eval, whatever else uses the residual. */
 #include "tests/core/nn/step.h"
