@@ -87,6 +87,20 @@ CliTest(modelled, details_count_the_launches, 60) {
              "estimate --gpu a100-40 --model resnext50_32x4d --batch-size 8 --devices 1");
 }
 
+/* They are PyTorch's, and its DataParallel follows no ring. */
+CliTest(modelled, times_of_dp_follow_no_allreduce, 60) {
+    struct cli c[2];
+    for (int i = 0; i < 2; i++)
+        cli_run(&c[i],
+                "estimate --gpu v100 --model resnet50 --devices 4 --modes dp,ddp "
+                "--batch-size 128 --allreduce %s",
+                i ? "ring" : "auto");
+    const char *dp[] = {strstr(c[0].out, "4 DP "), strstr(c[1].out, "4 DP ")};
+    cr_expect(dp[0] && dp[1] && !strncmp(dp[0], dp[1], 30), "%s%s", c[0].out, c[1].out);
+    for (int i = 0; i < 2; i++)
+        cli_free(&c[i]);
+}
+
 /* `duet lesson`: LeNet loses by DP, ResNet-50 gains by both and by DDP more, and BERT on two GPUs
  * over PCIe gains by DDP only. */
 CliTest(modelled, lessons_three_models, 60) {

@@ -1,6 +1,9 @@
 /* Wrong arguments to comm/: the size of a job, the environment of a rank, deadlines, blobs that are
  * too large. Each is refused with ERR_USAGE and the value, before anything starts. */
+#include <signal.h>
+
 #include "comm/environment.h"
+#include "comm/rank.h"
 #include "tests/core/comm/shared.h"
 
 static int nothing_entry(void *context) {
@@ -89,4 +92,39 @@ static int join_twice_entry(void *context) {
 Test(comm_usage, joined_once, .timeout = 30) {
     struct job_case test = {.page = new_page(), .timeout_s = 20};
     run_well(2, join_twice_entry, &test);
+}
+
+/* Without a launcher: rank 0 only computes and calls comm_check, which tells it of the death. */
+Test(comm_usage, a_death_is_seen_without_a_wait, .timeout = 30) {
+    struct comm_options options = {.timeout_s = 20, .name = "death", .rank = 1, .world = 2};
+    struct comm *comm;
+    pid_t child = fork();
+    if (child == 0) {
+        if (!comm_open(&comm, &options)) raise(SIGKILL);
+        _exit(1);
+    }
+    options.rank = 0;
+    cr_assert_eq(comm_open(&comm, &options), OK, "%s", error_message());
+    const int64_t end = now_ns() + 5000000000;
+    while (!comm_check(comm) && now_ns() < end)
+        sleep_ms(1);
+    cr_expect(strstr(error_message(), "rank 1 (pid"), "%s", error_message());
+    comm_close(comm);
+    cr_assert_eq(waitpid(child, NULL, 0), child);
+}
+
+/* Under `duet run`, whose board has left this process: one that it made for another job may have
+ * the same number. */
+Test(comm_usage, its_own_board_is_not_the_inherited_one, .timeout = 30) {
+    struct comm_options named = {.name = "other", .world = 1}, met = {.meet = 1};
+    struct comm *other, *comm;
+    char number[16];
+    cr_assert_eq(comm_open(&other, &named), OK, "%s", error_message());
+    snprintf(number, sizeof number, "%d", other->board_fd);
+    setenv("DUET_SHARED_FD", number, 1), setenv("TORCHELASTIC_RUN_ID", "usage", 1);
+    setenv("RANK", "0", 1), setenv("WORLD_SIZE", "1", 1);
+    cr_assert_eq(comm_open(&comm, &met), OK, "%s", error_message());
+    cr_expect(comm->board_fd >= 0 && comm->board_fd != other->board_fd, "%d", comm->board_fd);
+    comm_close(comm);
+    comm_close(other);
 }
