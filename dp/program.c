@@ -1,9 +1,7 @@
-/* Each device's work in the step of dp.c, on its own thread, and the calls of duet.h for programs
- * without a tape for the loss. */
+/* Each device's work in the step of dp.c, on its own thread, and the checks before it. */
 #include "dp/dp.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* ---- forward, on each device's own thread ---- */
 
@@ -117,7 +115,7 @@ void data_parallel_mark_on_tape(duet_tape *t, const struct duet_params *params) 
         if (params->has_grad[i]) t->has_grad[i] = 1;
 }
 
-/* ---- the calls ---- */
+/* ---- a pass begins ---- */
 
 static int check_input(const struct duet_data_parallel *m, const char *what, const duet_tensor *x) {
     struct device *first = m->dp.group.device[0];
@@ -178,28 +176,6 @@ int data_parallel_begin_backward(struct duet_data_parallel *m, const duet_tensor
     return OK;
 }
 
-int duet_data_parallel_forward(duet_data_parallel *m, duet_tensor *const *inputs, int input_count,
-                               duet_tensor **outputs, int output_count, enum duet_pass pass) {
-    int code = OK;
-    if (!outputs) return fail(ERR_USAGE, "outputs is NULL: give memory for the result");
-    if (output_count < 1 || output_count > MOST_OUTPUTS)
-        return fail(ERR_USAGE, "DataParallel: %d outputs: give 1 to %d", output_count,
-                    MOST_OUTPUTS);
-    for (int i = 0; i < output_count; i++)
-        outputs[i] = NULL;
-    if (!m) return fail(ERR_USAGE, "DataParallel: the module is NULL");
-    CHECK(data_parallel_forward(m, (const duet_tensor *const *)inputs, input_count, NULL,
-                                output_count, pass));
-    for (int i = 0; i < output_count && !code; i++)
-        code = data_parallel_gather(m, &m->output[i], &outputs[i]);
-    if (!code && pass == DUET_TRAIN) m->can_go_back = 1;
-    for (int i = 0; i < output_count && code; i++) {
-        duet_tensor_free(outputs[i]);
-        outputs[i] = NULL;
-    }
-    return code;
-}
-
 /* ---- backward ---- */
 
 static int backward_from_outputs(struct duet_data_parallel *m, int r) {
@@ -219,9 +195,4 @@ int data_parallel_backward_on(void *context, int r) {
     struct duet_data_parallel *m = context;
     if (r < m->used) return backward_from_outputs(m, r);
     return param_set_zero_unused(&m->params[r]->set, NULL);
-}
-
-int duet_data_parallel_backward(duet_data_parallel *m, duet_tensor *const *grads, int count) {
-    if (!m) return fail(ERR_USAGE, "DataParallel: the module is NULL");
-    return data_parallel_backward(m, (const duet_tensor *const *)grads, count, NULL);
 }

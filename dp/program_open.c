@@ -1,7 +1,6 @@
-/* Makes and frees a duet_data_parallel: parameters and a tape per device, events, threads. */
-#include <stdio.h>
+/* Makes and frees a duet_data_parallel: parameters and a tape per device, events, threads. Also the
+ * calls of duet.h for programs without a tape for the loss. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "dp/balance.h"
 #include "dp/dp.h"
@@ -156,4 +155,33 @@ int data_parallel_close(struct duet_data_parallel *m) {
 
 void duet_data_parallel_free(duet_data_parallel *m) {
     data_parallel_close(m);
+}
+
+/* ---- its calls ---- */
+
+int duet_data_parallel_forward(duet_data_parallel *m, duet_tensor *const *inputs, int input_count,
+                               duet_tensor **outputs, int output_count, enum duet_pass pass) {
+    int code = OK;
+    if (!outputs) return fail(ERR_USAGE, "outputs is NULL: give memory for the result");
+    if (output_count < 1 || output_count > MOST_OUTPUTS)
+        return fail(ERR_USAGE, "DataParallel: %d outputs: give 1 to %d", output_count,
+                    MOST_OUTPUTS);
+    for (int i = 0; i < output_count; i++)
+        outputs[i] = NULL;
+    if (!m) return fail(ERR_USAGE, "DataParallel: the module is NULL");
+    CHECK(data_parallel_forward(m, (const duet_tensor *const *)inputs, input_count, NULL,
+                                output_count, pass));
+    for (int i = 0; i < output_count && !code; i++)
+        code = data_parallel_gather(m, &m->output[i], &outputs[i]);
+    if (!code && pass == DUET_TRAIN) m->can_go_back = 1;
+    for (int i = 0; i < output_count && code; i++) {
+        duet_tensor_free(outputs[i]);
+        outputs[i] = NULL;
+    }
+    return code;
+}
+
+int duet_data_parallel_backward(duet_data_parallel *m, duet_tensor *const *grads, int count) {
+    if (!m) return fail(ERR_USAGE, "DataParallel: the module is NULL");
+    return data_parallel_backward(m, (const duet_tensor *const *)grads, count, NULL);
 }

@@ -255,6 +255,13 @@ static int check_start(const duet_tape *t, duet_var *root, const duet_tensor *gi
                 "is not a loss: use duet_mean, duet_sum or give a gradient");
 }
 
+int tape_ones(duet_tape *t, const struct tensor *like, struct tensor *ones) {
+    *ones = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, like->rank, like->dims);
+    struct op_args fill = {.out[0] = *ones, .p.fill.value = 1};
+    CHECK(tape_error(t));
+    return launch(t->stream, OP_FILL, &fill);
+}
+
 /* The gradient of a root: the given one, or 1 if the root is a single number, such as a mean. A
  * loss has its own: then *grad is of rank 0. *root becomes the plain one. */
 static int start_of(duet_tape *t, duet_var **root, const duet_tensor *given, struct tensor *grad) {

@@ -6,13 +6,6 @@
 
 /* ---- sums of losses ---- */
 
-int tape_ones(duet_tape *t, const struct tensor *like, struct tensor *ones) {
-    *ones = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, like->rank, like->dims);
-    struct op_args fill = {.out[0] = *ones, .p.fill.value = 1};
-    CHECK(tape_error(t));
-    return launch(t->stream, OP_FILL, &fill);
-}
-
 /* *grad: of rank 0 for a loss, which has its own; ones for a var of one number. */
 static int check_term(duet_tape *t, duet_var **term, struct tensor *grad) {
     *grad = (struct tensor){0};

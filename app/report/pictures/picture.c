@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "base/text/json.h"
+#include "base/text/plain.h"
 
 struct picture picture_of(FILE *file, enum picture_form form) {
     static const struct { double width, font; } forms[] = {{940, 13}, {350, 12}, {960, 18}};

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/text/plain.h"
+
 enum { JSON_DEPTH = 64 }; /* nesting, when writing and when reading */
 
 struct json_writer {
@@ -78,9 +80,5 @@ void json_free(struct json *root); /* takes NULL */
 
 /* The member with that key. NULL: it does not exist, or `object` is NULL or not an object. */
 const struct json *json_find(const struct json *object, const char *key);
-
-/* The length in bytes, 1 to 4, of the UTF-8 sequence at p; 0 if it is invalid. Reads at most `left`
- * bytes. */
-int utf8_length(const unsigned char *p, size_t left);
 
 #endif

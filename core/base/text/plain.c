@@ -5,7 +5,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text/json.h"
+int utf8_length(const unsigned char *p, size_t left) {
+    int n = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+    if ((p[0] >= 0x80 && p[0] < 0xc2) || p[0] > 0xf4 || (size_t)n > left) return 0;
+    for (int i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80) return 0;
+    /* Overlong forms, surrogates and values above U+10FFFF all show in the second byte. */
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f)) return 0;
+    if ((p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f)) return 0;
+    return n;
+}
 
 /* Bidirectional controls and the two separators of lines and paragraphs, in addition to C1. */
 static int is_control(uint32_t c) {

@@ -14,6 +14,10 @@
  * `size` bytes is cut, never inside a character or an escape. Returns out. */
 char *text_plain(char *out, size_t size, const char *text, size_t length);
 
+/* The length in bytes, 1 to 4, of the UTF-8 sequence at p; 0 if it is invalid. Reads at most `left`
+ * bytes. */
+int utf8_length(const unsigned char *p, size_t left);
+
 /* A name of at most a few hundred bytes, as an argument of printf. */
 #define PLAIN(text) text_plain((char[512]){0}, 512, text, 512)
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/text/json.h"
+#include "base/text/plain.h"
 #include "nn/params/params.h"
 
 /* Leaves space for a prefix in files, as in "optimizer.exp_avg.fc1.weight". */
