@@ -4,7 +4,7 @@
  *
  *     dp.c                the drawing, and the step from top to bottom
  *     moves.h             its parts: threads, events and copies
- *     program.c           what each device does in forward and backward, and the calls of duet.h
+ *     program.c           what each device does in forward and backward
  *     program_open.c      allocates and frees its objects
  *     program_rows.c      cuts into rows: inputs, outputs, their gradients
  *     program_dim.c       the same along a dimension other than rows
