@@ -135,7 +135,7 @@ struct duet_rpc_options {
     duet_device *device; /* where tensors arrive; NULL: this worker receives and sends no tensors */
     int threads;         /* threads that run calls, 0: 16; threads that wait do not count */
     double timeout_s;    /* for init, and for calls without a timeout; 0: 60 */
-    double silence_s;    /* a worker that is silent for this long counts as gone; 0: 30 */
+    double silence_s;    /* tcp: a machine that is silent for this long counts as gone; 0: 30 */
     /* How messages travel: "abstract", within this machine, the default; or "tcp". NULL takes
      * DUET_RPC_TRANSPORT. */
     const char *transport;

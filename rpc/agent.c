@@ -9,7 +9,7 @@
 
 #include "comm/environment.h"
 
-static const double TIMEOUT_S = 60, SILENCE_S = 30, LONGEST_S = 1e9;
+static const double TIMEOUT_S = 60, SILENCE_S = 30, LONGEST_S = 2e6;
 static const double FLUSH_S = 2;
 enum { THREADS = 16 };
 
@@ -40,7 +40,7 @@ static int64_t time_of(double seconds, double otherwise) {
 
 static void set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     rpc->timeout_ns = time_of(o->timeout_s, TIMEOUT_S);
-    rpc->silence_ns = time_of(o->silence_s, SILENCE_S);
+    rpc->silence_ms = (int)(time_of(o->silence_s, SILENCE_S) / 1000000);
     rpc->device = o->device;
     rpc->lost = -1;
     pthread_mutex_init(&rpc->lock, NULL);

@@ -1,6 +1,6 @@
 /* The inside of a worker, only for the files of rpc/. The contracts are in duet/rpc.h.
  *
- *     links.c         sends messages, keeps time        message.h  messages, checked
+ *     links.c         sends and receives messages       message.h  messages, checked
  *     wire.h          values as bytes                   values.c   values from and to bytes
  *     proof.h         checks who may join               pool.h     threads
  *     lifetime.h      the protocol of references        control.c  received messages
@@ -40,16 +40,14 @@ struct peer {
     char name[NAME_BYTES];
     enum peer_state state;
     int followed;  /* 1: left because another worker had ended */
-    int64_t heard; /* when its last message arrived */
     char why[256]; /* for PEER_GONE: the reason */
     /* its link */
     int fd;                     /* -1: no link; this worker has none to itself */
     int ended;                  /* 1: the link sends and receives no more */
     struct frame *first, *last; /* frames to be sent; `last` is valid if `first` is set */
     pthread_cond_t work;
-    pthread_t attends, reads; /* the first `threads` of them run */
+    pthread_t writes, reads; /* the first `threads` of them run */
     int threads;
-    int64_t tick; /* when `attends` next checks the time */
 };
 
 struct function {
@@ -110,7 +108,8 @@ struct turns {
 struct duet_rpc {
     char name[NAME_BYTES];
     int rank, world;
-    int64_t timeout_ns, silence_ns;
+    int64_t timeout_ns;
+    int silence_ms; /* over TCP: then a machine that does not answer counts as gone */
     duet_device *device;
     int beyond; /* 1: TCP, so others may be on other machines */
     char secret[SECRET_BYTES];
@@ -200,8 +199,8 @@ duet_rref *rref_arrives(duet_rpc *rpc, uint64_t id, int owner);
 void rrefs_drop(struct duet_rpc_value *v); /* the references in it */
 void value_drop(struct duet_rpc_value *v); /* the value and these */
 /* Called before a written value is sent to `to`: the owners of its references count them. Not under
- * the lock. */
-int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to);
+ * the lock. ERR_TIMEOUT: one does not answer until the deadline. */
+int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to, int64_t deadline);
 
 /* ---- calls ---- */
 struct outgoing {

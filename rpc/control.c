@@ -1,7 +1,6 @@
 /* Handles messages from other workers. Nothing here waits or runs a user's function, so answers
- * arrive even when all threads of the pool are busy. Messages from a worker that counts as gone are
- * ignored. The end of a worker's process is noticed at once as the end of its stream; a BYE before
- * it says that the worker left on purpose. */
+ * arrive even when all threads of the pool are busy. The end of a worker's process is noticed at once
+ * as the end of its stream; a BYE before it says that the worker left on purpose. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -88,10 +87,6 @@ static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m) {
                      &(struct life_message){(enum life_kind)m->code, (int)m->worker, m->rref});
         pthread_cond_broadcast(&rpc->changed);
         break;
-    case MESSAGE_GIVEN_UP:
-        peer_ends(rpc, peer, PEER_GONE,
-                  "it dropped this worker after a long silence: was this worker stopped?");
-        break;
     case MESSAGE_LEAVE:
         rpc->came |= (uint64_t)1 << peer->rank;
         pthread_cond_broadcast(&rpc->changed);
@@ -100,7 +95,7 @@ static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m) {
         peer->followed = m->code == ERR_PEER;
         peer_ends(rpc, peer, PEER_LEFT, "it has left");
         break;
-    default: break; /* a ping: receiving it was enough */
+    default: break;
     }
 }
 
@@ -111,9 +106,8 @@ void take_frame(struct peer *peer, struct frame *f) {
         frame_free(f);
         return;
     }
-    peer->heard = now_ns();
     int code = message_read(m, f, rpc, peer->rank);
-    if (rpc->stop || peer->state == PEER_GONE) {
+    if (rpc->stop) {
         message_drop(m);
     } else if (m->kind == MESSAGE_CALL) {
         take_call(rpc, m, code);

@@ -68,8 +68,8 @@ int life_confirmed(const struct life *l, int owner, uint64_t number) {
     return l->confirmed[owner] >= number;
 }
 
-void life_drop(struct life *l, int owner, uint64_t rref) {
-    emit(l, owner, LIFE_DROP, rref, l->self);
+void life_drop(struct life *l, int owner, uint64_t rref, int worker) {
+    emit(l, owner, LIFE_DROP, rref, worker);
 }
 
 /* ---- messages ---- */
@@ -83,8 +83,8 @@ void life_deliver(struct life *l, int from, const struct life_message *m) {
         break;
     case LIFE_HELD: l->confirmed[from] += l->confirmed[from] < l->asked[from]; break;
     case LIFE_DROP:
-        if (!o || !o->count[from]) break; /* it holds no reference */
-        o->count[from]--;
+        if (!o || !o->count[m->worker]) break; /* it holds no reference */
+        o->count[m->worker]--;
         check_end(l, o);
     }
 }

@@ -11,7 +11,8 @@
  *     A passes one on to C                 A -> owner: HOLD for C
  *                                          owner -> A: HELD
  *                                          now A may send it, because C is counted
- *     C releases one                       C -> owner: DROP
+ *     C releases one                       C -> owner: DROP for C
+ *     A gives up, and sends none to C      A -> owner: DROP for C, after its HOLD
  *     A makes an object by a remote call   the owner counts A's when the call arrives
  *
  * So a worker is counted before it has the reference, and no count reaches zero too early. A HOLD
@@ -30,7 +31,7 @@ enum life_kind { LIFE_HOLD, LIFE_HELD, LIFE_DROP };
 
 struct life_message {
     enum life_kind kind;
-    int worker; /* HOLD: for this worker */
+    int worker; /* whose reference it is */
     uint64_t rref;
 };
 
@@ -64,7 +65,8 @@ void life_count(struct life *l, uint64_t rref, int worker); /* counts one more f
 /* Asks the owner to count a reference of `worker`. Returns the number to wait for. */
 uint64_t life_ask(struct life *l, int owner, uint64_t rref, int worker);
 int life_confirmed(const struct life *l, int owner, uint64_t number);
-void life_drop(struct life *l, int owner, uint64_t rref); /* releases one reference of ours */
+/* Releases a reference of ours, or one that `worker` was counted for and is not sent. */
+void life_drop(struct life *l, int owner, uint64_t rref, int worker);
 
 /* ---- messages ---- */
 void life_deliver(struct life *l, int from, const struct life_message *message);

@@ -1,15 +1,14 @@
 /* Links carry messages from worker to worker. A link is the socket to one peer, which rendezvous.c
  * has opened. Two threads serve it:
  *
- *     read_frames    receives messages, and reports the end of the stream
- *     attend         writes what the socket did not take at once, and once a second says "I am
- *                    here", and notices if the peer does not
+ *     read_frames     receives messages, and reports the end of the stream
+ *     write_frames    writes what the socket did not take at once
  *
- * So a sender never waits for a peer. A message to the worker itself arrives at once. A worker that
- * has sent nothing for `silence_s` counts as gone: it is stopped, or its machine is. A message
- * tells it so, in case it continues. */
+ * So a sender never waits for a peer. A message to the worker itself arrives at once. With TCP the
+ * kernel ends the stream if the machine of the peer has not answered for `silence_s`. */
 #include <errno.h>
-#include <stdio.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,9 +16,6 @@
 
 #include "rpc/agent.h"
 #include "rpc/sockets.h"
-
-static const int64_t TICK_NS = 1000000000;
-enum { WRITE_US = 100000 }; /* longest time, in us, between two looks of `attend` at the clock */
 
 /* ---- sending ---- */
 
@@ -64,36 +60,15 @@ void tell_peer(duet_rpc *rpc, int to, const struct message *m) {
     free(w.data);
 }
 
-/* ---- time ---- */
-
-/* late: the delay of this check. After half of silence_s this worker itself was stopped, and could
- * not hear what the peer said meanwhile. */
-static void check_silence(struct peer *p, int64_t now, int64_t late) {
-    duet_rpc *rpc = p->rpc;
-    char why[128];
-    tell_peer(rpc, p->rank, &(struct message){.kind = MESSAGE_PING});
-    if (late > rpc->silence_ns / 2) p->heard = now;
-    if (now - p->heard < rpc->silence_ns) return;
-    snprintf(why, sizeof why, "it has been silent for %.0f s: is it stopped?",
-             (double)(now - p->heard) * 1e-9);
-    peer_ends(rpc, p, PEER_GONE, why);
-    tell_peer(rpc, p->rank, &(struct message){.kind = MESSAGE_GIVEN_UP});
-}
-
 /* ---- the threads ---- */
 
-static void *attend(void *peer) {
+static void *write_frames(void *peer) {
     struct peer *p = peer;
     duet_rpc *rpc = p->rpc;
     pthread_mutex_lock(&rpc->lock);
     while (!p->ended) {
-        const int64_t now = now_ns();
-        if (now >= p->tick) {
-            if (p->state == PEER_HERE) check_silence(p, now, now - p->tick);
-            p->tick = now + TICK_NS;
-        }
         if (!p->first) {
-            rpc_wait(rpc, &p->work, p->tick);
+            rpc_wait(rpc, &p->work, 0);
             continue;
         }
         struct frame *f = p->first;
@@ -130,7 +105,9 @@ static void *read_frames(void *peer) {
     pthread_mutex_lock(&p->rpc->lock);
     p->ended = 1;
     shutdown(p->fd, SHUT_RDWR);
-    peer_ends(p->rpc, p, PEER_GONE, "its process has ended");
+    peer_ends(p->rpc, p, PEER_GONE,
+              p->rpc->beyond ? "its process has ended, or its machine does not answer"
+                             : "its process has ended");
     pthread_cond_signal(&p->work);
     pthread_cond_broadcast(&p->rpc->changed);
     pthread_mutex_unlock(&p->rpc->lock);
@@ -139,15 +116,24 @@ static void *read_frames(void *peer) {
 
 /* ---- beginning and end ---- */
 
+/* The kernel asks the peer's each second whether the machine is still there. */
+static void watch_machine(int fd, int silence_ms) {
+    const struct {
+        int level, name, value;
+    } option[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+                  {IPPROTO_TCP, TCP_KEEPIDLE, 1},
+                  {IPPROTO_TCP, TCP_KEEPINTVL, 1},
+                  {IPPROTO_TCP, TCP_USER_TIMEOUT, silence_ms}};
+    for (size_t i = 0; i < sizeof option / sizeof *option; i++)
+        setsockopt(fd, option[i].level, option[i].name, &option[i].value, sizeof(int));
+}
+
 int links_start(duet_rpc *rpc) {
-    const struct timeval most = {.tv_usec = WRITE_US};
     for (int r = 0; r < rpc->world; r++) {
         struct peer *p = &rpc->peers[r];
         if (r == rpc->rank) continue;
-        setsockopt(p->fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
-        p->heard = now_ns();
-        p->tick = p->heard + TICK_NS;
-        int error = thread_start(&p->attends, attend, p);
+        if (rpc->beyond) watch_machine(p->fd, rpc->silence_ms);
+        int error = thread_start(&p->writes, write_frames, p);
         p->threads = !error;
         if (!error) error = thread_start(&p->reads, read_frames, p);
         p->threads += !error;
@@ -162,7 +148,7 @@ static void close_link(struct peer *p) {
     if (p->fd >= 0) shutdown(p->fd, SHUT_RDWR);
     pthread_cond_signal(&p->work);
     pthread_mutex_unlock(&p->rpc->lock);
-    if (p->threads > 0) pthread_join(p->attends, NULL);
+    if (p->threads > 0) pthread_join(p->writes, NULL);
     if (p->threads > 1) pthread_join(p->reads, NULL);
     if (p->fd >= 0) close(p->fd);
     while (p->first)

@@ -19,11 +19,9 @@ enum { ID_BITS = 48, NAME_BYTES = WIRE_NAME };
 enum message_kind {
     MESSAGE_CALL = 1,
     MESSAGE_ANSWER,
-    MESSAGE_LIFE,     /* for references: `code` is the kind in rpc/lifetime.h */
-    MESSAGE_PING,     /* "I am here" */
-    MESSAGE_LEAVE,    /* the worker waits until all leave */
-    MESSAGE_BYE,      /* the worker ends normally, or with this error of its shutdown */
-    MESSAGE_GIVEN_UP, /* "you have been silent for too long": the sender ignores later messages */
+    MESSAGE_LIFE,  /* for references: `code` is the kind in rpc/lifetime.h */
+    MESSAGE_LEAVE, /* the worker waits until all leave */
+    MESSAGE_BYE,   /* the worker ends normally, or with this error of its shutdown */
     MESSAGE_KINDS
 };
 

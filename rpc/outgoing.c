@@ -21,22 +21,22 @@ static int timeout_of(duet_rpc *rpc, double timeout_s, int64_t *ns) {
     return OK;
 }
 
-static int write_call(duet_rpc *rpc, const struct outgoing *o, uint64_t call, struct wire_out *w) {
+static int write_call(const struct duet_future *f, const struct outgoing *o, struct wire_out *w) {
     struct message m = {.kind = MESSAGE_CALL,
-                        .call = call,
+                        .call = f->id,
                         .self = o->self,
                         .rref = o->rref,
                         .context = o->context ? o->context->id : 0,
-                        .pass = o->leaves ? call : 0,
+                        .pass = o->leaves ? f->id : 0,
                         .text = o->function};
     if (o->path) m.path = *o->path;
     message_begin(w, &m);
     wire_put_as(w, uint8_t, DUET_RPC_LIST);
     wire_put_as(w, uint32_t, (uint32_t)o->count);
     for (int i = 0; i < o->count; i++)
-        CHECK(value_write(rpc, w, &o->args[i], 0));
+        CHECK(value_write(f->rpc, w, &o->args[i], 0));
     CHECK(wire_error(w));
-    return values_pass_on(rpc, w, o->to);
+    return values_pass_on(f->rpc, w, o->to, f->deadline);
 }
 
 /* The reference to the pass that a call leaves at its worker; the future holds the pass that the
@@ -95,7 +95,7 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
     cond_open(&f->ended);
     snprintf(f->function, sizeof f->function, "%s", o->function);
     f->deadline = timeout ? f->began + timeout : 0;
-    int code = write_call(rpc, o, f->id, &w);
+    int code = write_call(f, o, &w);
     struct frame *frame = code ? NULL : message_end(&w);
     if (!code) code = frame ? send_call(rpc, f, o, frame) : wire_error(&w);
     values_done(rpc, &w);

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HELLO_MAGIC = 0x48505244, WIRE_VERSION = 10 };
+enum { HELLO_MAGIC = 0x48505244, WIRE_VERSION = 11 };
 enum { HELLO_NAME = 128, PLACE_BYTES = 64, NONCE_BYTES = 32, PROOF_BYTES = 32 };
 
 struct opening {

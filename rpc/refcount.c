@@ -36,7 +36,7 @@ void rref_drop(duet_rref *r) {
     if (!rpc->over && r->owner == rpc->rank)
         life_release(&rpc->life, r->id);
     else if (!rpc->over)
-        life_drop(&rpc->life, r->owner, r->id);
+        life_drop(&rpc->life, r->owner, r->id, rpc->rank);
     if (r->created) future_drop(r->created);
     free(r);
 }
@@ -56,19 +56,32 @@ static int owner_is_here(duet_rpc *rpc, const duet_rref *r) {
 }
 
 /* Waits until its owner has confirmed the request, or is gone. */
-static int wait_confirmed(duet_rpc *rpc, const duet_rref *r, uint64_t number) {
+static int wait_confirmed(duet_rpc *rpc, const duet_rref *r, uint64_t number, int64_t deadline) {
+    int late = 0;
     duet_device *paused = pause_begin(rpc);
     pthread_mutex_lock(&rpc->lock);
-    while (!life_confirmed(&rpc->life, r->owner, number) && !rpc->stop &&
+    while (!life_confirmed(&rpc->life, r->owner, number) && !rpc->stop && !late &&
            rpc->peers[r->owner].state == PEER_HERE)
-        wait_changed(rpc, 0);
+        late = wait_changed(rpc, deadline);
     int code = owner_is_here(rpc, r);
+    if (late && !code)
+        code = fail(ERR_TIMEOUT, "rpc: a reference: its owner, worker '%s', did not answer in time",
+                    rpc->peers[r->owner].name);
     pthread_mutex_unlock(&rpc->lock);
     pause_end(rpc, paused);
     return code;
 }
 
-int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to) {
+/* The message is not sent. */
+static void take_back(duet_rpc *rpc, const struct wire_out *w, int to) {
+    pthread_mutex_lock(&rpc->lock);
+    for (int i = 0; i < w->passed_count; i++)
+        if (w->passed[i]->owner != to)
+            life_drop(&rpc->life, w->passed[i]->owner, w->passed[i]->id, to);
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to, int64_t deadline) {
     uint64_t asked[MOST_WORKERS] = {0}; /* number of the last HOLD sent to each owner */
     int code = OK;
     pthread_mutex_lock(&rpc->lock);
@@ -83,9 +96,11 @@ int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to) {
             asked[r->owner] = life_ask(&rpc->life, r->owner, r->id, to);
     }
     pthread_mutex_unlock(&rpc->lock);
+    CHECK(code);
     for (int i = 0; i < w->passed_count && !code; i++)
         if (asked[w->passed[i]->owner])
-            code = wait_confirmed(rpc, w->passed[i], asked[w->passed[i]->owner]);
+            code = wait_confirmed(rpc, w->passed[i], asked[w->passed[i]->owner], deadline);
+    if (code) take_back(rpc, w, to);
     return code;
 }
 

@@ -174,7 +174,8 @@ static void send_answer(duet_rpc_call *call, int code) {
     const struct message *m = call->said;
     struct wire_out *w = &call->answer;
     struct message answer = {.kind = MESSAGE_ANSWER, .call = m->call};
-    if (!code && !m->makes) code = values_pass_on(call->rpc, w, m->from);
+    if (!code && !m->makes)
+        code = values_pass_on(call->rpc, w, m->from, now_ns() + call->rpc->timeout_ns);
     const struct failures failed = failures_of(code);
     if (code || m->makes || !call->returned) {
         w->bytes = 0;

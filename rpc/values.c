@@ -140,7 +140,7 @@ int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
                struct duet_rpc_value *out) {
     struct wire_in in = {rpc, w->data, w->bytes, w->value_at};
     *out = duet_rpc_none();
-    CHECK(values_pass_on(rpc, w, rpc->rank));
+    CHECK(values_pass_on(rpc, w, rpc->rank, now_ns() + rpc->timeout_ns));
     pthread_mutex_lock(&rpc->lock);
     int code = wire_read(&in, out);
     pthread_mutex_unlock(&rpc->lock);

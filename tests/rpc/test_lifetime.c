@@ -148,7 +148,7 @@ static void drop(struct state *t, int w) {
     if (w == O)
         life_release(&t->life[O], OBJECT);
     else
-        life_drop(&t->life[w], O, OBJECT);
+        life_drop(&t->life[w], O, OBJECT, w);
 }
 
 static void release(const struct state *s, int w) {
@@ -177,11 +177,16 @@ static void share(const struct state *s, int w, int to) {
     walk(&t);
 }
 
-static void send_confirmed(const struct state *s, int w, int i) {
+/* The call leaves; or, if it took too long, it does not, and what was asked for is taken back. */
+static void end_waiting(const struct state *s, int w, int i, int late) {
     STEP(s, t);
     const struct waiting x = t.waiting[w][i];
     t.waiting[w][i] = t.waiting[w][--t.waits[w]];
-    leave(&t, w, x.to);
+    if (late) life_drop(&t.life[w], O, OBJECT, x.to);
+    if (late)
+        drop(&t, w);
+    else
+        leave(&t, w, x.to);
     walk(&t);
 }
 
@@ -192,9 +197,11 @@ static void walk(const struct state *s) {
     for (int i = 0; i < s->count; i++)
         if (!before(s, i)) deliver(s, i), steps++;
     for (int w = 0; w < WORKERS; w++) {
-        for (int i = 0; i < s->waits[w]; i++)
+        for (int i = 0; i < s->waits[w]; i++) {
+            end_waiting(s, w, i, 1), steps++;
             if (life_confirmed(&s->life[w], O, s->waiting[w][i].number))
-                send_confirmed(s, w, i), steps++;
+                end_waiting(s, w, i, 0), steps++;
+        }
         if (!s->has[w]) continue;
         release(s, w), steps++;
         for (int to = 0; to < WORKERS && s->shares[w]; to++)
@@ -250,7 +257,7 @@ Test(lifetime, a_dead_worker_has_nothing) {
     life_release(&o, OBJECT);
     life_gone(&o, C);
     life_deliver(&o, A, &(struct life_message){LIFE_HOLD, C, OBJECT});
-    life_deliver(&o, C, &(struct life_message){LIFE_DROP, A, OBJECT});
+    life_deliver(&o, C, &(struct life_message){LIFE_DROP, C, OBJECT});
     cr_assert_eq(gone_freed, 0);
     life_gone(&o, A);
     cr_assert_eq(gone_freed, 1);

@@ -12,7 +12,7 @@
 struct sending {
     const char *transport, *host, *secret;
     int port;
-    double timeout_s;
+    double timeout_s, silence_s;
     const char *refused;    /* words of init's error; NULL: init succeeds */
     const char *machine[3]; /* each worker's network namespace; NULL: that of the test */
 };
@@ -72,7 +72,8 @@ static int run_one(int rank, int n, void (*body)(struct worker *w)) {
     const struct duet_rpc_options options = {.functions = common,
                                              .function_count = COMMON,
                                              .device = w.device,
-                                             .timeout_s = job.timeout_s};
+                                             .timeout_s = job.timeout_s,
+                                             .silence_s = job.silence_s};
     int code = duet_rpc_init(&w.rpc, name, -1, 0, &options);
     if (job.refused) {
         MUST(code && !w.rpc && strstr(duet_error(), job.refused), "wanted: %s", job.refused);
@@ -244,6 +245,22 @@ static void drop_machines(void) {
     shell("ip netns del %1$s 2>/dev/null; ip netns del %2$s 2>/dev/null");
 }
 
+/* Both notice it. */
+static void talk_and_cut(struct worker *w) {
+    int code = DUET_OK;
+    talk(w);
+    duet_rpc_give_device(w->rpc, w->device);
+    __atomic_store_n(&alive, 1, __ATOMIC_SEQ_CST);
+    if (w->rank == 0) {
+        lives(w, "w1", 1); /* it has talked, too */
+        MUST(!shell("ip -n %1$s link set cable down"));
+    }
+    while (!code)
+        code = duet_rpc_sync(w->rpc, w->rank ? "w0" : "w1", "pid", DUET_NO_ARGS, -1, NULL);
+    FAILS(DUET_PEER, code, "its machine does not answer");
+    GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
+}
+
 Test(transport, two_machines_and_a_cable, .timeout = 120) {
     job = (struct sending){
         .transport = "tcp", .host = "10.77.0.1", .secret = "sixteen letters.", .port = free_port()};
@@ -252,6 +269,8 @@ Test(transport, two_machines_and_a_cable, .timeout = 120) {
     } else {
         job.machine[0] = job.machine[1] = machines[0], job.machine[2] = machines[1];
         workers(3, talk_and_end);
+        job.machine[1] = machines[1], job.silence_s = 2;
+        workers(2, talk_and_cut);
     }
     drop_machines();
 }

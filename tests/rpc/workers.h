@@ -50,7 +50,7 @@ struct worker {
 
 static const struct duet_rpc_function *worker_functions; /* of the test, before duet_spawn */
 static int worker_function_count, worker_threads;
-static double worker_timeout, worker_silence;
+static double worker_timeout;
 static __attribute__((unused)) void (*worker_body)(struct worker *w);
 static __attribute__((unused)) void (*worker_behind)(void); /* runs after the end; NULL: nothing */
 static int worker_world, worker_abrupt; /* abrupt 1: the body ends the worker itself */
@@ -76,8 +76,7 @@ static inline int worker_main(int rank, void *context) {
                                        .function_count = worker_function_count,
                                        .device = w->device,
                                        .threads = worker_threads,
-                                       .timeout_s = worker_timeout,
-                                       .silence_s = worker_silence};
+                                       .timeout_s = worker_timeout};
     GOOD(duet_rpc_init(&w->rpc, name, -1, 0, &options));
     worker_body(w);
     if (!worker_abrupt) GOOD(duet_rpc_shutdown(&w->rpc, 1, 60));
@@ -124,8 +123,7 @@ static inline pid_t start_one(int rank, int n, void (*body)(struct worker *w)) {
     if (p) return p;
     snprintf(name, sizeof name, "w%d", rank);
     struct duet_rpc_options options = {.functions = worker_functions,
-                                       .function_count = worker_function_count,
-                                       .silence_s = worker_silence};
+                                       .function_count = worker_function_count};
     GOOD(duet_rpc_init(&w.rpc, name, rank, n, &options));
     body(&w);
     _exit(0);
