@@ -112,8 +112,8 @@ duet_var *duet_autograd_arg(duet_tape *tape, duet_rpc_call *call, int i);
 int duet_autograd_keep(duet_tape *tape, duet_tensor *tensor);
 
 /* duet_rpc_sync, duet_rpc_async and duet_rref_sync with vars. Float tensors in the result are vars
- * of `tape`; with async they become vars when duet_future_wait returns. Only these calls and
- * duet_autograd_remote are recorded: duet_rpc_sync and duet_rref_to_here return tensors. */
+ * of `tape`; with async they become vars when duet_future_wait returns. Only these calls are
+ * recorded: duet_rpc_sync and duet_rref_to_here return tensors. */
 int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
                        const struct duet_rpc_value *args, int count, double timeout_s,
                        struct duet_rpc_value *result);
@@ -123,14 +123,8 @@ int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method
                             const struct duet_rpc_value *args, int count, double timeout_s,
                             struct duet_rpc_value *result);
 
-/* duet_remote with vars. The result and its tape stay there until duet_autograd_to_here fetches
- * it. */
-int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const char *function,
-                         const struct duet_rpc_value *args, int count, double timeout_s);
-
 /* Like duet_rref_to_here, but the gradient can travel back. The gradient of a parameter goes into
- * the context at its owner. The gradient of a result of duet_autograd_remote on this tape goes
- * through that call. Each value may be fetched any number of times. Float tensors of other
+ * the context at its owner. It may be fetched any number of times. Float tensors of other
  * references become vars without a gradient. */
 int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
                           struct duet_rpc_value *value);

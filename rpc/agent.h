@@ -193,7 +193,7 @@ int peer_error(const duet_rpc *rpc, int rank, const char *what);
 void future_free(struct duet_future *f); /* nobody may hold it */
 void future_drop(struct duet_future *f); /* gives up one hold */
 void rref_drop(duet_rref *r);
-/* Make a reference of this worker's, and a received one. NULL: no memory. */
+/* Makes a reference; rref_arrives also holds its object if that is here. NULL: no memory. */
 duet_rref *rref_new(duet_rpc *rpc, uint64_t id, int owner);
 duet_rref *rref_arrives(duet_rpc *rpc, uint64_t id, int owner);
 void rrefs_drop(struct duet_rpc_value *v); /* the references in it */
@@ -209,8 +209,8 @@ struct outgoing {
     const struct duet_rpc_value *args;
     int count;
     double timeout_s;
-    uint64_t self, rref;            /* as in struct message */
-    duet_rref **leaves;             /* gets the reference to the pass that it leaves; or NULL */
+    uint64_t self;                  /* as in struct message */
+    duet_rref **leaves;             /* gets the reference to what it leaves; NULL: nothing */
     duet_autograd_context *context; /* NULL: none */
     struct remote_op *op;           /* a pass's call, with its path and vars */
     const struct path *path;        /* NULL: not a call of a pass */

@@ -116,7 +116,7 @@ void pass_of_call_ends(duet_rpc_call *call, int code) {
     struct autograd *p = call->pass;
     if (!p) return;
     call->pass = NULL;
-    if (code || !call->said->leaves || !p->returned.count) {
+    if (code || !call->said->made || !p->returned.count) {
         pass_free(p);
         return;
     }
@@ -124,7 +124,7 @@ void pass_of_call_ends(duet_rpc_call *call, int code) {
     rrefs_drop(&call->args);
     p->args = call->args;
     call->args = duet_rpc_none();
-    struct owner *o = owner_find(call->rpc, call->said->leaves);
+    struct owner *o = owner_find(call->rpc, call->said->made);
     o->pass = p;
     o->device = p->device;
     p->context->left++;

@@ -68,9 +68,7 @@ struct remote_op {
     int to, left;     /* left: gradients of `sent` still to be taken by backward */
     duet_rref *there; /* the pass left at `to` by the call; NULL: none */
     struct var_list sent;
-    duet_var *out, *in; /* represent the whole call: all of `sent` lead to it, and it leads to all
-                           of `received`. `in` NULL: no result has arrived, as for a remote call
-                           whose value nobody has fetched */
+    duet_var *out; /* represents the whole call: all of `sent` lead to it */
     duet_var *received[MOST_VARS];
     duet_future *under_way; /* "duet.backward" */
     struct duet_rpc_value gradients;

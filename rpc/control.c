@@ -24,8 +24,7 @@ void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const ch
 
 /* Releases the entries reserved for it; under the lock. */
 static void end_call(duet_rpc *rpc, struct message *m) {
-    if (m->makes) life_release(&rpc->life, m->makes);
-    if (m->leaves) life_release(&rpc->life, m->leaves);
+    if (m->made) life_release(&rpc->life, m->made);
     if (m->holds) life_release(&rpc->life, m->holds);
     if (m->entered) context_leave(m->entered);
     message_drop(m);
@@ -45,28 +44,28 @@ static void serve_message(void *context) {
     pthread_mutex_unlock(&rpc->lock);
 }
 
-/* The entry of a reference whose value the call makes. */
-static int make_entry(duet_rpc *rpc, const struct message *m, uint64_t rref, uint64_t *made) {
-    if (owner_find(rpc, rref)) return fail(ERR_USAGE, "the reference that it makes exists already");
-    struct owner *o = owner_new(rpc, rref, m->text);
-    if (!o) return fail(ERR_MEMORY, "out of host memory for the value");
-    *made = rref; /* held until the function has ended */
-    if (m->from != rpc->rank) life_count(&rpc->life, rref, m->from);
+/* The entry of what the call leaves. */
+static int make_entry(duet_rpc *rpc, struct message *m) {
+    if (owner_find(rpc, m->call))
+        return fail(ERR_USAGE, "the reference that it makes exists already");
+    if (!owner_new(rpc, m->call, m->text))
+        return fail(ERR_MEMORY, "out of host memory for the value");
+    m->made = m->call; /* held until the function has ended */
+    if (m->from != rpc->rank) life_count(&rpc->life, m->made, m->from);
     return OK;
 }
 
-/* From now on references find the value that `remote` makes, and the pass that a call in a context
- * leaves. The object of a method stays until the method has ended: its caller may give up or die
+/* From now on references find what the call leaves. The object of a method stays until the method has ended: its caller may give up or die
  * meanwhile, and with it the last reference. */
 static int set_aside(duet_rpc *rpc, struct message *m) {
-    if (m->context) m->entered = context_enter(rpc, m->context, !m->pass);
-    if (m->pass && !m->entered) return fail(ERR_MEMORY, "out of host memory for a context");
+    if (m->context) m->entered = context_enter(rpc, m->context, !m->leaves);
+    if (m->context && m->leaves && !m->entered)
+        return fail(ERR_MEMORY, "out of host memory for a context");
     if (m->self && owner_find(rpc, m->self)) {
         m->holds = m->self;
         life_hold(&rpc->life, m->holds);
     }
-    if (m->rref) CHECK(make_entry(rpc, m, m->rref, &m->makes));
-    if (m->pass) CHECK(make_entry(rpc, m, m->pass, &m->leaves));
+    if (m->leaves) CHECK(make_entry(rpc, m));
     /* The call would wait for its own result, or for a later call that waits for this one. */
     return m->self == m->holds ? OK : fail(ERR_USAGE, "the object of this reference is gone");
 }

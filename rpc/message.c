@@ -47,12 +47,11 @@ int header_is_good(const struct message_header *h) {
 
 /* An id must belong to a worker of this world, or to the sender. */
 static int fields_are_good(const struct message *m, int world) {
-    const int call = m->kind == MESSAGE_CALL, own = !m->rref || id_worker(m->rref) == m->from;
     return m->code <= ERR_PEER && m->worker < MOST_WORKERS && id_worker(m->self) < world &&
-           id_worker(m->context) < world && (call ? own : id_worker(m->rref) < world) &&
-           (!m->pass || (m->context && m->pass == m->call && id_worker(m->pass) == m->from)) &&
-           m->path.depth <= MOST_PATH &&
-           (!call || (m->value.type == DUET_RPC_LIST && strlen(m->text) < NAME_BYTES));
+           id_worker(m->context) < world && id_worker(m->rref) < world &&
+           (!m->leaves || id_worker(m->call) == m->from) && m->path.depth <= MOST_PATH &&
+           (m->kind != MESSAGE_CALL ||
+            (m->value.type == DUET_RPC_LIST && strlen(m->text) < NAME_BYTES));
 }
 
 static int read_fields(struct message *m, struct wire_in *in) {

@@ -48,14 +48,16 @@ struct message {
     enum message_kind kind;
     int from;
     /* the fields, as they are sent */
-    uint64_t call;          /* the id of a call, which its answer repeats */
-    uint64_t code;          /* an answer's code, or the kind of LIFE or BYE */
-    uint64_t self;          /* the reference whose method is called; 0: none */
-    uint64_t rref;          /* CALL: the reference to its result, or 0 */
-    uint64_t worker;        /* LIFE: the worker concerned */
-    uint64_t context, pass; /* ids of the context, and of the pass that the call leaves; 0: none */
-    struct path path;       /* CALL: the position of its pass */
-    const char *text;       /* CALL: the function; ANSWER: the error */
+    uint64_t call;    /* the id of a call, which its answer repeats */
+    uint64_t code;    /* an answer's code, or the kind of LIFE or BYE */
+    uint64_t self;    /* the reference whose method is called; 0: none */
+    uint64_t rref;    /* LIFE: the reference concerned */
+    uint64_t worker;  /* LIFE: the worker concerned */
+    uint64_t context; /* the id of the context of a call; 0: none */
+    uint64_t leaves;  /* CALL: 1: it leaves its pass, or without a context its result, and the
+                               caller has a reference to it, whose id is that of the call */
+    struct path path; /* CALL: the position of its pass */
+    const char *text; /* CALL: the function; ANSWER: the error */
     struct duet_rpc_value value; /* CALL: a list, the arguments; ANSWER: the result. Owned */
     /* for a received message */
     struct frame *frame; /* owned; all strings point into it */
@@ -65,8 +67,12 @@ struct message {
     /* reserved by the worker for a call before it runs */
     duet_autograd_context *entered; /* a context that the call holds; NULL: none */
     uint64_t holds;                 /* the object whose method it calls, held; 0: none */
-    uint64_t makes, leaves;         /* ids of its value and its pass, both held; 0: none */
+    uint64_t made;                  /* the id of what it leaves, held; 0: nothing */
 };
+
+static inline int leaves_value(const struct message *m) {
+    return m->leaves && !m->context;
+}
 
 static inline int id_worker(uint64_t id) { /* the worker that created it */
     return (int)(id >> ID_BITS);

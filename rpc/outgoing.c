@@ -25,9 +25,8 @@ static int write_call(const struct duet_future *f, const struct outgoing *o, str
     struct message m = {.kind = MESSAGE_CALL,
                         .call = f->id,
                         .self = o->self,
-                        .rref = o->rref,
                         .context = o->context ? o->context->id : 0,
-                        .pass = o->leaves ? f->id : 0,
+                        .leaves = o->leaves != NULL,
                         .text = o->function};
     if (o->path) m.path = *o->path;
     message_begin(w, &m);
@@ -39,25 +38,21 @@ static int write_call(const struct duet_future *f, const struct outgoing *o, str
     return values_pass_on(f->rpc, w, o->to, f->deadline);
 }
 
-/* The reference to the pass that a call leaves at its worker; the future holds the pass that the
- * call is made from, and its context. */
-static int note_passes(struct duet_future *f, const struct outgoing *o) {
-    duet_rpc *rpc = f->rpc;
-    duet_rref *r = o->leaves ? *o->leaves = rref_new(rpc, f->id, f->to) : NULL;
-    if (o->leaves && !r) return fail(ERR_MEMORY, "rpc: out of host memory for a reference");
-    if (r && f->to == rpc->rank) life_hold(&rpc->life, f->id);
+/* The future holds the pass that the call is made from, and its context. */
+static void hold_pass(struct duet_future *f, const struct outgoing *o) {
     f->context = o->context;
     f->context->users++;
     f->holds = o->op ? o->op->pass->call : 0;
-    if (f->holds) life_hold(&rpc->life, f->holds);
-    return OK;
+    if (f->holds) life_hold(&f->rpc->life, f->holds);
 }
 
 /* Puts the future into the table. ERR_PEER: the worker is gone. Under the lock. */
 static int await_answer(duet_rpc *rpc, struct duet_future *f, const struct outgoing *o) {
     if (rpc->stop) return fail(ERR_FAILED, "rpc: %s: the worker has been shut down", f->function);
     if (rpc->peers[f->to].state != PEER_HERE) return peer_error(rpc, f->to, f->function);
-    if (o->context) CHECK(note_passes(f, o));
+    if (o->leaves && !(*o->leaves = rref_arrives(rpc, f->id, f->to)))
+        return fail(ERR_MEMORY, "rpc: out of host memory for a reference");
+    if (o->context) hold_pass(f, o);
     f->next = rpc->pending;
     rpc->pending = f;
     rpc->kept++;
@@ -65,7 +60,7 @@ static int await_answer(duet_rpc *rpc, struct duet_future *f, const struct outgo
     return OK;
 }
 
-/* Under one lock, so that the end of the pass that it leaves follows the call. */
+/* Under one lock, so that the end of what it leaves follows the call. */
 static int send_call(duet_rpc *rpc, struct duet_future *f, const struct outgoing *o,
                      struct frame *frame) {
     pthread_mutex_lock(&rpc->lock);

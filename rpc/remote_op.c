@@ -105,11 +105,6 @@ static int enter_result(struct remote_op *op, struct duet_rpc_value *v, int *wan
             CHECK(enter_result(op, (struct duet_rpc_value *)&v->items[i], wanted));
     if (v->type != DUET_RPC_TENSOR || v->tensor->t.dtype != DTYPE_F32) return OK;
     int number = op->pass->context ? v->count - 1 : -1;
-    if (number >= 0 && op->received[number]) { /* a second to_here: its gradients are added */
-        duet_tensor_free(v->tensor);
-        *v = duet_rpc_var(duet_multiply_number(t, op->received[number], 1));
-        return tape_error(t);
-    }
     duet_var *var = tape_leaf(t, &v->tensor->t, number >= 0);
     CHECK(tape_error(t));
     CHECK(pass_keep(op->pass, v->tensor));
@@ -123,21 +118,18 @@ static int enter_result(struct remote_op *op, struct duet_rpc_value *v, int *wan
 int remote_op_result(struct remote_op *op, struct duet_rpc_value *result) {
     duet_tape *t = op->pass->tape;
     int wanted = 0, code = enter_result(op, result, &wanted);
-    if (code || !wanted || op->in) return code;
-    op->in = tape_var(t, (struct tensor){0}, 1);
-    tape_node(t,
-              &(struct node){.backward = fire_backward, .x = op->out, .y = op->in, .context = op});
+    if (code || !wanted) return code;
+    duet_var *in = tape_var(t, (struct tensor){0}, 1); /* leads to all of `received` */
+    tape_node(t, &(struct node){.backward = fire_backward, .x = op->out, .y = in, .context = op});
     for (int i = 0; i < MOST_VARS; i++)
         if (op->received[i])
-            tape_node(t, &(struct node){.backward = receive_backward,
-                                        .x = op->in,
-                                        .y = op->received[i],
-                                        .context = op});
+            tape_node(t,
+                      &(struct node){.backward = receive_backward, .x = in, .y = op->received[i]});
     return tape_error(t);
 }
 
 /* The op of a call that is about to be made. */
-static int op_new(struct remote_op **out, duet_tape *tape, struct outgoing *o, struct path *path) {
+static int op_new(duet_tape *tape, struct outgoing *o, struct path *path) {
     struct autograd *p = tape->remote;
     CHECK(duet_tape_error(tape));
     *path = p->path;
@@ -145,7 +137,7 @@ static int op_new(struct remote_op **out, duet_tape *tape, struct outgoing *o, s
         return fail(ERR_USAGE, "autograd: %s: calls in a context nest at most %d deep", o->function,
                     MOST_PATH);
     path->step[path->depth++] = p->calls++;
-    struct remote_op *op = *out = calloc(1, sizeof *op);
+    struct remote_op *op = calloc(1, sizeof *op);
     if (!op) return fail(ERR_MEMORY, "autograd: out of host memory for a call");
     *op = (struct remote_op){
         .pass = p, .to = o->to, .sent = {.tape = tape, .records = p->context != NULL}};
@@ -160,11 +152,10 @@ static int op_new(struct remote_op **out, duet_tape *tape, struct outgoing *o, s
 }
 
 static int begin_op(duet_future **out, duet_tape *tape, struct outgoing *o) {
-    struct remote_op *op;
     struct path path;
-    CHECK(op_new(&op, tape, o, &path));
-    CHECK(call_begin(out, op->pass->rpc, o));
-    int code = record_sent(op);
+    CHECK(op_new(tape, o, &path));
+    CHECK(call_begin(out, tape->remote->rpc, o));
+    int code = record_sent(o->op);
     if (code) {
         duet_future_free(*out);
         *out = NULL;
@@ -209,54 +200,15 @@ int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method
     return call_finish(f, code, result);
 }
 
-/* Its nodes except those of `sent` are recorded when its value arrives. */
-int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const char *function,
-                         const struct duet_rpc_value *args, int count, double timeout_s) {
-    struct remote_op *op;
-    struct outgoing o;
-    struct path path;
-    CHECK(check_tape(tape));
-    CHECK_OUT(out);
-    CHECK(check_call(&o, tape->remote->rpc, to, function, args, count, timeout_s));
-    CHECK(op_new(&op, tape, &o, &path));
-    o.op = NULL; /* the answer is not a result */
-    CHECK(rref_remote(out, op->pass->rpc, &o));
-    int code = record_sent(op);
-    if (code) {
-        duet_rref_free(*out);
-        *out = NULL;
-    }
-    return code;
-}
-
-/* The call of this pass that has left the value behind the reference; NULL: there is none. */
-static struct remote_op *op_of(const struct autograd *p, const duet_rref *r) {
-    struct remote_op *op = r->created ? p->ops : NULL;
-    while (op && (!op->there || op->there->id != r->created->id))
-        op = op->next;
-    return op;
-}
-
 int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
                           struct duet_rpc_value *value) {
-    const struct duet_rpc_value numbers = duet_rpc_int(1);
+    struct outgoing o;
     duet_future *f;
     if (value) *value = duet_rpc_none();
     CHECK(check_tape(tape));
     if (!rref || !value)
         return fail(ERR_USAGE, "autograd: to_here: no %s was given", rref ? "place" : "reference");
-    struct outgoing o;
     CHECK(to_owner(&o, rref, "duet.to_here", timeout_s));
-    struct remote_op *op = op_of(tape->remote, rref);
-    if (!op) {
-        int begun = begin_op(&f, tape, &o);
-        return call_finish(f, begun, value);
-    }
-    CHECK(duet_tape_error(tape));
-    o.op = op;
-    o.context = op->pass->context;
-    o.args = &numbers;
-    o.count = 1;
-    int code = call_begin(&f, op->pass->rpc, &o);
+    int code = begin_op(&f, tape, &o);
     return call_finish(f, code, value);
 }

@@ -122,17 +122,11 @@ int duet_rref_wait(duet_rref *r, double timeout_s) {
 /* ---- remote, and the proxies ---- */
 
 int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o) {
-    pthread_mutex_lock(&rpc->lock);
-    const uint64_t id = o->rref = new_id(rpc);
-    duet_rref *r = rref_new(rpc, id, o->to);
-    if (r && o->to == rpc->rank) life_hold(&rpc->life, id);
-    pthread_mutex_unlock(&rpc->lock);
-    int code = r ? call_begin(&r->created, rpc, o) : fail(ERR_MEMORY, "rpc: out of host memory");
-    if (code)
-        duet_rref_free(r);
-    else
-        *out = r;
-    return code;
+    duet_future *created;
+    o->leaves = out;
+    CHECK(call_begin(&created, rpc, o));
+    (*out)->created = created;
+    return OK;
 }
 
 int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *function,

@@ -69,9 +69,7 @@ static int user_function(duet_rpc_call *call) {
 /* ---- the functions of this library that other workers call: no program does so by name;
  * own_function checks what each needs ---- */
 
-/* In a context a parameter becomes a var of a pass here, so that its gradient can come back. What a
- * call of the same context has left here has its pass already, and the caller knows it: argument 0
- * then asks for the numbers of its vars. */
+/* In a context a parameter becomes a var of a pass here, so that its gradient can come back. */
 static int run_to_here(duet_rpc_call *call, void *context) {
     (void)context;
     struct owner *o = call->self;
@@ -81,7 +79,6 @@ static int run_to_here(duet_rpc_call *call, void *context) {
                     "the reference is to an object of '%s', which cannot be copied: "
                     "call its methods",
                     o->type);
-    call->answer.numbered = call->args.count != 0;
     if (!o->params) return duet_rpc_return(call, o->value);
     if (!call->said->entered)
         return duet_rpc_return(call, duet_rpc_tensor(duet_params_value(o->params, o->param)));
@@ -96,7 +93,7 @@ static int run_wait(duet_rpc_call *call, void *context) {
 
 static int own_function(duet_rpc_call *call) {
     const struct message *m = call->said;
-    const struct owner *o = m->makes ? NULL : call->self;
+    const struct owner *o = leaves_value(m) ? NULL : call->self;
     const struct {
         const char *name;
         int (*run)(duet_rpc_call *call, void *context);
@@ -105,7 +102,7 @@ static int own_function(duet_rpc_call *call) {
                {"duet.wait", run_wait, o != NULL},
                {"duet.backward", serve_backward, o && o->pass},
                {"duet.Optimizer.step", serve_optimizer_step, o && is_optimizer(o)},
-               {"duet.Optimizer", serve_optimizer, m->makes != 0}};
+               {"duet.Optimizer", serve_optimizer, leaves_value(m)}};
     size_t i = 0;
     while (i < sizeof own / sizeof *own && (!own[i].fits || strcmp(own[i].name, m->text)))
         i++;
@@ -120,19 +117,18 @@ static int own_function(duet_rpc_call *call) {
 
 /* The function's result becomes the value of the reference. */
 static int keep_result(duet_rpc_call *call) {
-    const uint64_t makes = call->said->makes;
+    const uint64_t made = call->said->made;
     struct duet_rpc_value value = duet_rpc_none();
     if (call->returned && !call->object)
         CHECK(value_take(call->rpc, &call->answer, call->device, &value));
     pthread_mutex_lock(&call->rpc->lock);
-    struct owner *o = owner_find(call->rpc, makes);
+    struct owner *o = owner_find(call->rpc, made);
     o->value = value;
     o->object = call->object;
     o->destroy = call->destroy;
     o->device = call->device;
     pthread_mutex_unlock(&call->rpc->lock);
     call->object = NULL;
-    owner_ready(call->rpc, makes, OK);
     return OK;
 }
 
@@ -149,7 +145,7 @@ static int run_function(duet_rpc_call *call) {
     if (code < OK || code > ERR_PEER) code = fail(ERR_FAILED, "it returned %d", code);
     if (call->failed.code)
         code = failures_end(&call->failed); /* the function may have ignored it */
-    if (!code && m->makes) code = keep_result(call);
+    if (!code && leaves_value(m)) code = keep_result(call);
     if (!code && call->object)
         code = fail(ERR_USAGE, "it returns an object: call it with duet_remote");
     if (call->object && call->destroy) call->destroy(call->object);
@@ -174,10 +170,10 @@ static void send_answer(duet_rpc_call *call, int code) {
     const struct message *m = call->said;
     struct wire_out *w = &call->answer;
     struct message answer = {.kind = MESSAGE_ANSWER, .call = m->call};
-    if (!code && !m->makes)
+    if (!code && !leaves_value(m))
         code = values_pass_on(call->rpc, w, m->from, now_ns() + call->rpc->timeout_ns);
     const struct failures failed = failures_of(code);
-    if (code || m->makes || !call->returned) {
+    if (code || leaves_value(m) || !call->returned) {
         w->bytes = 0;
         w->failed = OK;
         answer.code = (uint64_t)code;
@@ -195,7 +191,6 @@ void serve_call(duet_rpc *rpc, struct message *m) {
     duet_rpc_call call = {.rpc = rpc, .said = m};
     message_begin(&call.answer, &(struct message){.kind = MESSAGE_ANSWER, .call = m->call});
     int code = m->wrong ? fail(m->wrong, "%s", m->why) : serve_on_device(&call);
-    if (m->makes && code) owner_ready(rpc, m->makes, code);
-    if (m->leaves) owner_ready(rpc, m->leaves, code);
+    if (m->made) owner_ready(rpc, m->made, code);
     send_answer(&call, code);
 }

@@ -76,7 +76,7 @@ static int check_list(const struct duet_rpc_value *v, int depth) {
 
 int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int depth) {
     switch (v->type) {
-    case DUET_RPC_TENSOR: return write_tensor(w, v->tensor, w->numbered ? v->count : 0);
+    case DUET_RPC_TENSOR: return write_tensor(w, v->tensor, 0);
     case DUET_RPC_VAR: return write_var(w, v->var);
     case DUET_RPC_RREF: return write_rref(rpc, w, v->rref);
     default: break;

@@ -35,7 +35,6 @@ struct wire_out {
     struct var_list *vars;        /* rpc/autograd.h: the vars of the message; NULL: not allowed */
     duet_rref **passed;           /* [passed_count] the references in it so far, held; owned */
     int passed_count;
-    int numbered; /* 1: tensors received as VAR are VAR again, with the same number */
 };
 int wire_error(const struct wire_out *w); /* out of host memory, or too large */
 void wire_put(struct wire_out *w, const void *data, size_t bytes);

@@ -141,9 +141,9 @@ static inline void read_grad(duet_tape *t, const duet_var *x, float *out) {
     duet_tensor_free(g);
 }
 
-/* What one tape computes of X: the loss of linear(tanh(x)); of it and itself, added; of the matrix
- * as a leaf, as it is where it comes as a var. */
-enum way { ONCE, TWICE, AS_LEAF };
+/* What one tape computes of X: the loss of linear(tanh(x)), or with the matrix as a leaf, as it is
+ * where it comes as a var. */
+enum way { ONCE, AS_LEAF };
 
 static inline void on_one_tape(struct worker *w, enum way way, float *dw, float *dx) {
     duet_tape *t;
@@ -156,7 +156,6 @@ static inline void on_one_tape(struct worker *w, enum way way, float *dw, float 
     duet_var *leaf = duet_leaf(t, x), *h = duet_tanh(t, leaf), *W = duet_leaf(t, leaf_of);
     duet_var *y =
         way == AS_LEAF ? duet_matmul(t, h, duet_transpose(t, W, 0, 1)) : duet_linear(t, h, 0, -1);
-    if (way == TWICE) y = duet_add(t, y, duet_multiply_number(t, y, 1));
     GOOD(duet_backward(t, mean_of_squares(t, y), NULL));
     if (way == AS_LEAF)
         read_grad(t, W, dw);

@@ -170,7 +170,6 @@ static void call_own(struct worker *w) {
         REFUSED(duet_remote(&r, w->rpc, to, name, DUET_NO_ARGS, 0));
         REFUSED(duet_autograd_sync(t, to, name, DUET_NO_ARGS, 0, NULL));
         REFUSED(duet_autograd_async(&future, t, to, name, DUET_NO_ARGS, 0));
-        REFUSED(duet_autograd_remote(&r, t, to, name, DUET_NO_ARGS, 0));
     }
     REFUSED(duet_rref_create_object(&r, w->rpc, "duet.Optimizer", c, NULL));
     duet_autograd_context_free(c);

@@ -98,7 +98,6 @@ static void gradients(duet_rpc *rpc) {
     BAD(duet_autograd_sync(NULL, "me", "add", DUET_NO_ARGS, 5, NULL));
     BAD(duet_autograd_async(&f, NULL, "me", "add", DUET_NO_ARGS, 5));
     BAD(duet_autograd_rref_sync(tape, r, "m", DUET_NO_ARGS, 5, NULL));
-    BAD(duet_autograd_remote(&r, NULL, "me", "add", DUET_NO_ARGS, 5));
     BAD(duet_autograd_to_here(tape, NULL, 5, &got));
     BAD(duet_autograd_backward(c, roots, 1, 0));
     BAD(duet_autograd_backward(c, NULL, 1, 0));
