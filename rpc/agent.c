@@ -65,7 +65,6 @@ static void free_worker(duet_rpc *rpc) {
     pool_close(&rpc->pool);
     links_close(rpc);
     contexts_free_all(rpc);
-    owner_free_all(rpc);
     life_close(&rpc->life);
     free(rpc->functions);
     pthread_cond_destroy(&rpc->changed);

@@ -8,7 +8,7 @@
 
 /* ---- parameters with other gradients ---- */
 
-void shadow_place(struct duet_params *shadow, float *arena) {
+static void place_grads(struct duet_params *shadow, float *arena) {
     shadow->set.grads = arena;
     for (int i = 0; i < shadow->set.count; i++) {
         struct param *p = &shadow->set.param[i];
@@ -18,10 +18,11 @@ void shadow_place(struct duet_params *shadow, float *arena) {
     }
 }
 
-int shadow_params(struct duet_params *out, duet_params *params, float *arena) {
+int shadow_params(struct duet_params *out, duet_params *params) {
     size_t count = (size_t)params->set.count;
     *out = *params;
     out->reducer = NULL;
+    out->set.grads = NULL;
     out->set.param = malloc(count * sizeof *out->set.param + 1);
     out->has_grad = calloc(count + 1, 1);
     if (!out->set.param || !out->has_grad) {
@@ -29,11 +30,26 @@ int shadow_params(struct duet_params *out, duet_params *params, float *arena) {
         return fail(ERR_MEMORY, "autograd: out of host memory for %zu parameters", count);
     }
     memcpy(out->set.param, params->set.param, count * sizeof *out->set.param);
-    shadow_place(out, arena);
+    place_grads(out, NULL);
     return OK;
 }
 
+/* An arena laid out like the values, pads included. */
+int shadow_grads(struct duet_params *shadow) {
+    float *arena;
+    int count = (int)shadow->set.grad_count;
+    struct device *device = shadow->set.device;
+    CHECK(device_alloc(device, (void **)&arena, (size_t)count * sizeof *arena, MEM_GRADS));
+    place_grads(shadow, arena);
+    const struct tensor all = tensor_plain(arena, DTYPE_F32, 1, &count);
+    return tensor_zero(device, &all);
+}
+
 void shadow_free(struct duet_params *shadow) {
+    if (shadow->set.grads) {
+        stream_sync(device_compute(shadow->set.device));
+        device_free(shadow->set.device, shadow->set.grads);
+    }
     free(shadow->set.param);
     free(shadow->has_grad);
     *shadow = (struct duet_params){0};
@@ -58,7 +74,7 @@ static int pass_new(struct autograd **out, duet_rpc *rpc, duet_autograd_context 
     if (!p) return fail(ERR_MEMORY, "autograd: out of host memory for a pass");
     *p = (struct autograd){
         .context = c, .rpc = rpc, .call = call, .path = *path, .device = device, .params = params};
-    int code = params ? shadow_params(&p->shadow, params, NULL) : OK;
+    int code = params ? shadow_params(&p->shadow, params) : OK;
     if (!code) code = duet_tape_create(&p->tape, device);
     if (!code) {
         p->tape->passes = number_of(c, path);
@@ -70,11 +86,15 @@ static int pass_new(struct autograd **out, duet_rpc *rpc, duet_autograd_context 
     }
     p->tape->remote = p;
     p->returned = (struct var_list){.tape = p->tape, .records = c != NULL};
+    pthread_mutex_lock(&rpc->lock);
+    if (c) passes_insert(p);
+    pthread_mutex_unlock(&rpc->lock);
     *out = p;
     return OK;
 }
 
 void pass_free(struct autograd *p) {
+    if (p->context) context_forget_pass(p);
     for (struct remote_op *op = p->ops, *next; op; op = next) {
         next = op->next;
         duet_rref_free(op->there);
@@ -127,7 +147,6 @@ void pass_of_call_ends(duet_rpc_call *call, int code) {
     struct owner *o = owner_find(call->rpc, call->said->made);
     o->pass = p;
     o->device = p->device;
-    p->context->left++;
     pthread_mutex_unlock(&call->rpc->lock);
 }
 
@@ -150,10 +169,6 @@ int duet_autograd_pass(duet_tape **out, duet_autograd_context *c, duet_params *p
     const struct path path = {1, {c->own_passes++}};
     pthread_mutex_unlock(&rpc->lock);
     CHECK(pass_new(&p, rpc, c, 0, &path, rpc->device, params, samples));
-    pthread_mutex_lock(&rpc->lock);
-    p->next = c->passes;
-    c->passes = p;
-    pthread_mutex_unlock(&rpc->lock);
     *out = p->tape;
     return OK;
 }

@@ -5,7 +5,7 @@
  *     autograd.c     passes: a tape each, with its parameters and objects of equal life
  *     remote_op.c    a call as a node of its caller's tape
  *     backward.c     backward over the tapes, here and at the callees
- *     grad_sums.c    the gradients of a context, added in the order of paths
+ *     grad_sums.c    the gradients of a context: those of its passes, added in the order of paths
  *     distributed_optimizer.c
  *
  * A call from a pass P to a function that begins a pass Q, and its backward:
@@ -51,15 +51,14 @@ struct autograd {
     duet_device *device;
     duet_tape *tape;
     duet_params *params;       /* the program's own; NULL: none */
-    struct duet_params shadow; /* the same values, with this pass's gradients */
+    struct duet_params shadow; /* the same values, and the gradients of this pass */
     duet_var *argument[MOST_VARS];
     struct var_list returned;
     struct duet_rpc_value args; /* the call's arguments, without references */
     struct kept_tensor *kept;
     struct remote_op *ops; /* the last one first */
-    uint64_t turn;         /* number of the current or last backward; 0: none */
     int walking, retain;
-    struct autograd *next;
+    struct autograd *next; /* in its context */
 };
 
 /* A call made from a pass. */
@@ -75,27 +74,13 @@ struct remote_op {
     struct remote_op *next;
 };
 
-/* The terms that one backward over one pass adds to the gradients of some parameters. */
-struct grad_part {
-    duet_params *params;   /* may be freed before the context ends */
-    struct device *device; /* the parameters' device */
-    uint64_t turn;         /* number of the backward, from 1; 0: a sum of earlier ones */
-    struct path path;
-    float *arena;   /* laid out like the values; device memory, owned */
-    char *has_grad; /* [parameter], owned */
-    struct grad_part *next;
-};
-
 struct duet_autograd_context {
     duet_rpc *rpc;
     uint64_t id;
     int creator;
-    int users, left; /* the program's handle and calls in flight; passes left by calls */
-    int walking;
+    int users; /* the program's handle and calls in flight */
     uint32_t own_passes;
-    uint64_t turn;
-    struct autograd *passes; /* the program's own, newest first */
-    struct grad_part *parts;
+    struct autograd *passes; /* here: the program's own and those of calls, in order of paths */
     duet_autograd_context *next;
 };
 
@@ -104,18 +89,19 @@ struct duet_autograd_context {
  * or it is unknown and `only_known`. It stays until context_leave. */
 duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int only_known);
 void context_leave(duet_autograd_context *c);
-void context_forget_pass(duet_autograd_context *c); /* a pass left by a call has ended */
-void contexts_free_all(duet_rpc *rpc);              /* at the worker's end, without the lock */
+/* Both without the lock: a pass ends; the worker ends, and with it its contexts and values. */
+void context_forget_pass(struct autograd *pass);
+void contexts_free_all(duet_rpc *rpc);
 
 /* ---- autograd.c ---- */
 void pass_free(struct autograd *pass); /* only the thread that holds its device calls it */
 int pass_keep(struct autograd *pass, duet_tensor *tensor);
 /* A parameter of the pass as a var with the parameter's own shape, for one sample. */
 duet_var *pass_parameter(duet_tape *tape, int i);
-/* Makes params with gradients at `arena` (NULL: none yet), laid out like the values. ERR_MEMORY. */
-int shadow_params(struct duet_params *out, duet_params *params, float *arena);
+/* Makes params without gradients, for the same values. */
+int shadow_params(struct duet_params *out, duet_params *params);
+int shadow_grads(struct duet_params *shadow); /* gives them gradients, of zeros */
 void shadow_free(struct duet_params *shadow);
-void shadow_place(struct duet_params *shadow, float *arena);
 
 /* Keeps or frees the pass of a call whose function has ended. */
 void pass_of_call_ends(duet_rpc_call *call, int code);
@@ -138,11 +124,11 @@ int is_gradient_of(const duet_tensor *grad, const duet_var *x); /* compares type
 int serve_backward(duet_rpc_call *call, void *context);
 
 /* ---- grad_sums.c ---- */
-/* Adds a part, and takes arena and has_grad. */
-int grad_sums_add(struct autograd *pass, uint64_t turn, float *arena, char *has_grad);
-/* The sum of all parts; NULL: none exists. Called by the thread that has the device. */
-int grad_sums_fold(duet_autograd_context *c, duet_params *params, struct grad_part **out);
-void grad_sums_free(duet_autograd_context *c, duet_device *device); /* NULL: on all devices */
+void passes_insert(struct autograd *pass); /* both under the lock */
+void passes_remove(struct autograd *pass);
+/* Enqueues the sum of the gradients of parameter i into `sum`. *has 0: there is none, and `sum` is
+ * unchanged. Called by the thread that has the device. */
+int grad_sum(duet_autograd_context *c, duet_params *params, int i, struct tensor *sum, char *has);
 
 /* ---- distributed_optimizer.c ---- */
 int is_optimizer(const struct owner *o);

@@ -7,10 +7,11 @@
 #include "rpc/autograd.h"
 
 static int check_again(const struct autograd *p) {
-    if (p->turn && p->params && p->params->reducer)
+    const int again = p->tape->went_back;
+    if (again && p->params && p->params->reducer)
         return fail(ERR_USAGE, "Trying to backward through the graph a second time: with DDP each "
                                "pass has one: begin another and forward again");
-    return p->turn && !p->retain
+    return again && !p->retain
                ? fail(ERR_USAGE, "Trying to backward through the graph a second time: give "
                                  "retain_graph 1 to all but the last")
                : OK;
@@ -25,70 +26,48 @@ static int check_walk(struct autograd *p) {
     return walking ? fail(ERR_USAGE, "autograd: another backward is running") : OK;
 }
 
-/* An arena of zeros, pads included, for the gradients of a walk. */
-static int new_arena(struct autograd *p, float **out) {
-    int count = (int)p->shadow.set.grad_count;
-    struct device *device = p->tape->device;
-    CHECK(device_alloc(device, (void **)out, (size_t)count * sizeof **out, MEM_GRADS));
-    const struct tensor all = tensor_plain(*out, DTYPE_F32, 1, &count);
-    return tensor_zero(device, &all);
-}
-
 /* ---- DistributedDataParallel inside ---- */
 
-static int copy_grads(struct autograd *p, float *arena, int i, int back) {
-    const struct param *param = &p->params->set.param[i];
+static int copy_grads(struct autograd *p, int i, int back) {
+    const struct param *own = &p->params->set.param[i];
+    float *theirs = own->grad.data, *ours = p->shadow.set.param[i].grad.data;
     struct device *device = p->tape->device;
-    float *own = param->grad.data, *ours = arena + param->value_offset;
-    return copy_peer(device_compute(device), device, back ? ours : own, device, back ? own : ours,
-                     tensor_bytes(&param->value));
+    return copy_peer(device_compute(device), device, back ? ours : theirs, device,
+                     back ? theirs : ours, tensor_bytes(&own->value));
 }
 
 /* The gradients of the walk are copied to those of the parameters, averaged by the ddp over its
  * ranks, and copied back. All ranks give them in one order, the last parameter first. */
-static int average_over_ranks(struct autograd *p, float *arena, duet_var *root) {
+static int average_over_ranks(struct autograd *p, duet_var *root) {
     const struct grad_reducer *r = p->params->reducer;
-    const char *has_grad = p->shadow.has_grad;
+    char *has_grad = p->shadow.has_grad;
     int count = p->shadow.set.count;
     if (r->finds_unused) CHECK(params_leave_out_unused(p->params, p->tape, root));
     for (int i = count - 1; i >= 0; i--) {
         if (!has_grad[i]) continue;
-        CHECK(copy_grads(p, arena, i, 0));
+        CHECK(copy_grads(p, i, 0));
         CHECK(r->ready(r->context, i));
     }
     CHECK(r->finish(r->context));
     for (int i = 0; i < count; i++) {
-        if (r->finds_unused) p->shadow.has_grad[i] = p->params->has_grad[i];
-        if (has_grad[i]) CHECK(copy_grads(p, arena, i, 1));
+        if (r->finds_unused) has_grad[i] = p->params->has_grad[i];
+        if (has_grad[i]) CHECK(copy_grads(p, i, 1));
     }
     return OK;
 }
 
+/* The gradients of a second walk are added to those of the first, as in passes of one update. */
 static int walk_tape(struct autograd *p, duet_var *const *roots, const duet_tensor *const *grads,
                      int count) {
-    float *arena = NULL;
-    struct device *device = p->tape->device;
-    int code = p->params ? new_arena(p, &arena) : OK;
-    shadow_place(&p->shadow, arena);
-    if (!code) code = pass_backward(p->tape, roots, grads, count);
-    code = remote_ops_finish(p, code);
-    if (!p->params) return code;
-    if (!code && p->params->reducer) code = average_over_ranks(p, arena, roots[0]);
-    size_t params = (size_t)p->shadow.set.count;
-    char *has_grad = code ? NULL : malloc(params + 1);
-    if (!has_grad) {
-        stream_sync(device_compute(device));
-        device_free(device, arena);
-        return code ? code : fail(ERR_MEMORY, "autograd: out of host memory");
-    }
-    memcpy(has_grad, p->shadow.has_grad, params);
-    return grad_sums_add(p, p->turn, arena, has_grad);
+    if (p->params && !p->shadow.set.grads) CHECK(shadow_grads(&p->shadow));
+    p->tape->step.add_grads = p->tape->went_back;
+    int code = remote_ops_finish(p, pass_backward(p->tape, roots, grads, count));
+    return !code && p->params && p->params->reducer ? average_over_ranks(p, roots[0]) : code;
 }
 
-static int pass_walk(struct autograd *p, uint64_t turn, int retain, duet_var *const *roots,
+static int pass_walk(struct autograd *p, int retain, duet_var *const *roots,
                      const duet_tensor *const *grads, int count) {
     CHECK(check_walk(p));
-    p->turn = turn;
     p->retain = retain;
     int code = walk_tape(p, roots, grads, count);
     pthread_mutex_lock(&p->rpc->lock);
@@ -99,7 +78,7 @@ static int pass_walk(struct autograd *p, uint64_t turn, int retain, duet_var *co
 
 /* ---- at the callee ---- */
 
-/* duet.backward(turn, retain, [gradient of each var returned, or none]): the gradients of the vars
+/* duet.backward(retain, [gradient of each var returned, or none]): the gradients of the vars
  * among the arguments, or none. */
 int serve_backward(duet_rpc_call *call, void *context) {
     (void)context;
@@ -108,8 +87,8 @@ int serve_backward(duet_rpc_call *call, void *context) {
     duet_var *roots[MOST_VARS];
     const duet_tensor *grads[MOST_VARS];
     int count = 0;
-    int64_t turn = duet_rpc_arg_int(call, 0), retain = duet_rpc_arg_int(call, 1);
-    const struct duet_rpc_value *given = duet_rpc_arg(call, 2);
+    const int retain = duet_rpc_arg_int(call, 0) != 0;
+    const struct duet_rpc_value *given = duet_rpc_arg(call, 1);
     CHECK(duet_rpc_call_error(call));
     if (given->type != DUET_RPC_LIST || given->count > p->returned.count)
         return fail(ERR_USAGE, "autograd: backward: these gradients belong to no call");
@@ -121,7 +100,7 @@ int serve_backward(duet_rpc_call *call, void *context) {
         grads[count++] = given->items[i].tensor;
     }
     if (!count) return duet_rpc_return(call, duet_rpc_list(NULL, 0));
-    CHECK(pass_walk(p, (uint64_t)turn, retain != 0, roots, grads, count));
+    CHECK(pass_walk(p, retain, roots, grads, count));
     return duet_rpc_return(call, gradients_of(&g, p->tape->device, p->argument));
 }
 
@@ -140,7 +119,7 @@ static int pass_of_root(duet_autograd_context *c, const duet_var *root, int i,
     if (!root) return fail(ERR_USAGE, "autograd: backward: root %d is NULL", i);
     pthread_mutex_lock(&c->rpc->lock);
     struct autograd *p = c->passes;
-    while (p && !has_var(p->tape, root))
+    while (p && (p->call || !has_var(p->tape, root)))
         p = p->next;
     pthread_mutex_unlock(&c->rpc->lock);
     *out = p;
@@ -154,10 +133,14 @@ static int pass_of_root(duet_autograd_context *c, const duet_var *root, int i,
 
 /* The passes of the roots one after another, the first made first. All refusals come before the
  * first of them, so that all graphs stay unchanged. */
-static int walk_all(duet_autograd_context *c, duet_var *const *roots, int count, int retain) {
+int duet_autograd_backward(duet_autograd_context *c, duet_var *const *roots, int count,
+                           int retain_graph) {
     struct autograd *of[MOST_ROOTS] = {NULL};
     const duet_tensor *none[MOST_ROOTS] = {NULL};
     uint32_t last = 0;
+    if (!c || !roots || count < 1 || count > MOST_ROOTS)
+        return fail(ERR_USAGE, "autograd: backward: give a context, and 1 to %d roots",
+                    (int)MOST_ROOTS);
     for (int i = 0; i < count; i++) {
         CHECK(pass_of_root(c, roots[i], i, &of[i]));
         if (of[i]->path.step[0] > last) last = of[i]->path.step[0];
@@ -169,25 +152,7 @@ static int walk_all(duet_autograd_context *c, duet_var *const *roots, int count,
         int n = 0;
         for (int i = 0; i < count; i++)
             if (of[i]->path.step[0] == pass) walked = of[i], here[n++] = roots[i];
-        if (n) CHECK(pass_walk(walked, c->turn, retain, here, none, n));
+        if (n) CHECK(pass_walk(walked, retain_graph, here, none, n));
     }
     return OK;
-}
-
-int duet_autograd_backward(duet_autograd_context *c, duet_var *const *roots, int count,
-                           int retain_graph) {
-    if (!c || !roots || count < 1 || count > MOST_ROOTS)
-        return fail(ERR_USAGE, "autograd: backward: give a context, and 1 to %d roots",
-                    (int)MOST_ROOTS);
-    pthread_mutex_lock(&c->rpc->lock);
-    int walking = c->walking;
-    c->walking = 1;
-    if (!walking) c->turn++;
-    pthread_mutex_unlock(&c->rpc->lock);
-    if (walking) return fail(ERR_USAGE, "autograd: another backward is running in this context");
-    int code = walk_all(c, roots, count, retain_graph);
-    pthread_mutex_lock(&c->rpc->lock);
-    c->walking = 0;
-    pthread_mutex_unlock(&c->rpc->lock);
-    return code;
 }

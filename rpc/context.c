@@ -4,7 +4,7 @@
  * A pass left by a call is an object of this worker (refcount.c), and its caller's tape has the
  * only reference to it. So a context ends along its calls: the creator frees its passes, and with
  * them its references to the passes at the callees, and so on. A worker that dies releases all its
- * passes. A context's gradients at a worker are freed with its last pass there. */
+ * passes, and with them their gradients. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,16 +28,22 @@ static duet_autograd_context *context_new(duet_rpc *rpc, uint64_t id) {
 
 /* ---- the end ---- */
 
-/* Frees the passes of the creator, and gradients. Device memory is freed by a thread that has the
- * device. */
+/* A pass of the program; NULL: none is left. */
+static struct autograd *own_pass(duet_autograd_context *c) {
+    pthread_mutex_lock(&c->rpc->lock);
+    struct autograd *p = c->passes;
+    while (p && p->call)
+        p = p->next;
+    pthread_mutex_unlock(&c->rpc->lock);
+    return p;
+}
+
+/* Frees the passes of the creator. Device memory is freed by a thread that has the device. */
 static void clear(duet_autograd_context *c) {
-    while (c->passes || c->parts) {
-        struct autograd *p = c->passes;
-        duet_device *device = p ? p->device : (duet_device *)c->parts->device;
+    for (struct autograd *p; (p = own_pass(c));) {
+        duet_device *device = p->device;
         device_take(c->rpc, device);
-        if (p) c->passes = p->next;
-        if (p) pass_free(p);
-        if (!p) grad_sums_free(c, device);
+        pass_free(p);
         device_give(c->rpc, device);
     }
 }
@@ -48,7 +54,7 @@ static void end_context(void *context) {
     pthread_mutex_t *lock = &c->rpc->lock;
     clear(c);
     pthread_mutex_lock(lock);
-    const int gone = !--c->users && !c->left;
+    const int gone = !--c->users && !c->passes;
     while (gone && *at != c)
         at = &(*at)->next;
     if (gone) *at = c->next;
@@ -58,15 +64,17 @@ static void end_context(void *context) {
 
 /* If no job can be made it stays until the end of the worker, like all others left then. */
 static void free_unused(duet_autograd_context *c) {
-    if (c->users || (c->left && c->creator != c->rpc->rank) || c->rpc->stop) return;
+    if (c->users || (c->passes && c->creator != c->rpc->rank) || c->rpc->stop) return;
     c->users = 1;
     pool_run(&c->rpc->pool, end_context, c);
 }
 
 void contexts_free_all(duet_rpc *rpc) {
+    for (duet_autograd_context *c = rpc->contexts; c; c = c->next)
+        clear(c);
+    owner_free_all(rpc);
     for (duet_autograd_context *c; (c = rpc->contexts);) {
         rpc->contexts = c->next;
-        clear(c);
         free(c);
     }
 }
@@ -85,9 +93,11 @@ void context_leave(duet_autograd_context *c) {
     free_unused(c);
 }
 
-void context_forget_pass(duet_autograd_context *c) {
-    c->left--;
-    free_unused(c);
+void context_forget_pass(struct autograd *p) {
+    pthread_mutex_lock(&p->rpc->lock);
+    passes_remove(p);
+    free_unused(p->context);
+    pthread_mutex_unlock(&p->rpc->lock);
 }
 
 /* ---- called by the program ---- */

@@ -1,6 +1,6 @@
 /* Handles messages from other workers. Nothing here waits or runs a user's function, so answers
- * arrive even when all threads of the pool are busy. The end of a worker's process is noticed at once
- * as the end of its stream; a BYE before it says that the worker left on purpose. */
+ * arrive even when all threads of the pool are busy. The end of a worker's process is noticed at
+ * once as the end of its stream; a BYE before it says that the worker left on purpose. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -55,8 +55,8 @@ static int make_entry(duet_rpc *rpc, struct message *m) {
     return OK;
 }
 
-/* From now on references find what the call leaves. The object of a method stays until the method has ended: its caller may give up or die
- * meanwhile, and with it the last reference. */
+/* From now on references find what the call leaves. The object of a method stays until the method
+ * has ended: its caller may give up or die meanwhile, and with it the last reference. */
 static int set_aside(duet_rpc *rpc, struct message *m) {
     if (m->context) m->entered = context_enter(rpc, m->context, !m->leaves);
     if (m->context && m->leaves && !m->entered)

@@ -92,17 +92,17 @@ int serve_optimizer(duet_rpc_call *call, void *context) {
 
 /* The optimizer gets parameters with the gradients of the context. */
 static int step_local(struct local *l, duet_autograd_context *context) {
-    struct grad_part *sum;
     struct duet_params shadow;
-    CHECK(grad_sums_fold(context, l->params, &sum));
-    if (!sum) return OK;
-    CHECK(shadow_params(&shadow, l->params, sum->arena));
-    for (int i = 0; i < shadow.set.count; i++)
-        shadow.has_grad[i] = (char)(l->chosen[i] && sum->has_grad[i]);
+    const int count = l->params->set.count;
+    CHECK(shadow_params(&shadow, l->params));
+    int code = shadow_grads(&shadow);
+    for (int i = 0; i < count && !code; i++)
+        if (l->chosen[i])
+            code = grad_sum(context, l->params, i, &shadow.set.param[i].grad, &shadow.has_grad[i]);
     l->optimizer->params = &shadow;
-    int code = duet_optimizer_step(l->optimizer);
+    if (!code && memchr(shadow.has_grad, 1, (size_t)count))
+        code = duet_optimizer_step(l->optimizer);
     l->optimizer->params = l->params;
-    CHECK_KEEP(stream_sync(device_compute(l->params->set.device)), code);
     shadow_free(&shadow);
     return code;
 }

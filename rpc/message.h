@@ -54,8 +54,8 @@ struct message {
     uint64_t rref;    /* LIFE: the reference concerned */
     uint64_t worker;  /* LIFE: the worker concerned */
     uint64_t context; /* the id of the context of a call; 0: none */
-    uint64_t leaves;  /* CALL: 1: it leaves its pass, or without a context its result, and the
-                               caller has a reference to it, whose id is that of the call */
+    uint64_t leaves;  /* CALL: 1: its pass stays, or without a context its result, and the caller
+                         has a reference to that with the id of the call */
     struct path path; /* CALL: the position of its pass */
     const char *text; /* CALL: the function; ANSWER: the error */
     struct duet_rpc_value value; /* CALL: a list, the arguments; ANSWER: the result. Owned */

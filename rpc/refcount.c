@@ -175,12 +175,8 @@ static void free_value(void *owner) {
     device_take(o->rpc, o->device);
     duet_rpc_value_free(&o->value);
     if (o->object && o->destroy) o->destroy(o->object);
-    duet_autograd_context *of = o->pass ? o->pass->context : NULL;
     if (o->pass) pass_free(o->pass);
     device_give(o->rpc, o->device);
-    pthread_mutex_lock(&o->rpc->lock);
-    if (of && !o->rpc->stop) context_forget_pass(of);
-    pthread_mutex_unlock(&o->rpc->lock);
     free(o);
 }
 

@@ -32,14 +32,14 @@ static int fire_backward(duet_tape *t, struct node *n) {
     struct autograd *p = op->pass;
     struct gradients g;
     (void)t;
-    const struct duet_rpc_value args[] = {duet_rpc_int((int64_t)p->turn), duet_rpc_int(p->retain),
+    const struct duet_rpc_value args[] = {duet_rpc_int(p->retain),
                                           gradients_of(&g, p->tape->device, op->received)};
     op->left = op->sent.count;
     return call_begin(&op->under_way, p->rpc,
                       &(struct outgoing){.to = op->to,
                                          .function = "duet.backward",
                                          .args = args,
-                                         .count = 3,
+                                         .count = 2,
                                          .context = p->context,
                                          .self = op->there->id});
 }
