@@ -87,21 +87,11 @@ void hmac_sha256(uint8_t out[PROOF_BYTES], const char *secret, const void *data,
 
 /* ---- proofs ---- */
 
-void proof_make(uint8_t proof[PROOF_BYTES], const char *secret, enum proof_role role,
-                const uint8_t *own, const uint8_t *peer, const struct hello *hello) {
-    uint8_t said[1 + 2 * NONCE_BYTES + sizeof *hello], *at = said;
-    *at++ = (uint8_t)role;
-    memcpy(at, own, NONCE_BYTES);
-    memcpy(at + NONCE_BYTES, peer, NONCE_BYTES);
-    memcpy(at + 2 * NONCE_BYTES, hello, sizeof *hello);
-    hmac_sha256(proof, secret, said, sizeof said);
-}
-
-int proof_check(const uint8_t proof[PROOF_BYTES], const char *secret, enum proof_role role,
-                const uint8_t *own, const uint8_t *peer, const struct hello *hello) {
+int proof_check(const uint8_t proof[PROOF_BYTES], const char *secret,
+                const struct statement *statement) {
     uint8_t right[PROOF_BYTES];
     unsigned differ = 0;
-    proof_make(right, secret, role, own, peer, hello);
+    hmac_sha256(right, secret, statement, sizeof *statement);
     for (int i = 0; i < PROOF_BYTES; i++)
         differ |= (unsigned)(proof[i] ^ right[i]);
     return differ ? fail(ERR_USAGE, "rpc: a peer does not know the job's secret") : OK;

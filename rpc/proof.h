@@ -2,7 +2,7 @@
  * without sending the secret.
  *
  *     each side    an opening with its own nonce
- *     each side    its hello, and HMAC-SHA256(secret; role, own nonce, peer's nonce, hello)
+ *     each side    its hello, and HMAC-SHA256(secret; both openings, role, hello)
  *
  * An eavesdropper learns nothing that helps in another connection, because the nonces differ there.
  * A message cannot be reflected to its sender, because it contains the role. The proof protects the
@@ -38,19 +38,20 @@ int worker_name_check(const char *name); /* `others` are "_", ":" and "-" */
  * world, has a rank outside it, or an invalid name. */
 int hello_check(const struct hello *hello, const struct hello *own);
 
-enum proof_role { ROLE_DIALS = 1, ROLE_LISTENS };
+/* What a side proves: the HMAC of all its bytes. */
+struct statement {
+    struct opening own, peer;
+    enum proof_role { ROLE_DIALS = 1, ROLE_LISTENS } role;
+    struct hello hello;
+};
 
 /* The secret and the data: at most 960 bytes each. */
 void hmac_sha256(uint8_t out[PROOF_BYTES], const char *secret, const void *data, size_t bytes);
 
-/* Proves what one side sends about itself, with its own nonce and its peer's. */
-void proof_make(uint8_t proof[PROOF_BYTES], const char *secret, enum proof_role role,
-                const uint8_t *own, const uint8_t *peer, const struct hello *hello);
-
-/* Compares in constant time. ERR_USAGE: a peer with the secret makes another proof. role and nonces
- * are the peer's: `own` is its own. */
-int proof_check(const uint8_t proof[PROOF_BYTES], const char *secret, enum proof_role role,
-                const uint8_t *own, const uint8_t *peer, const struct hello *hello);
+/* Compares in constant time. ERR_USAGE: a peer with the secret, which states this, makes another
+ * proof. */
+int proof_check(const uint8_t proof[PROOF_BYTES], const char *secret,
+                const struct statement *statement);
 
 /* A name that does not reveal the secret: for the abstract sockets of a job. */
 void proof_name(char *out, size_t bytes, const char *secret);

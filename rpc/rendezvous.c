@@ -104,20 +104,21 @@ static void keep_hint(struct meeting *m, int code) {
  * so that the peer learns who refused it: it may have the same name. */
 static int exchange(const struct meeting *m, int fd, enum proof_role role, int64_t deadline,
                     struct hello *theirs) {
-    const enum proof_role other_role = role == ROLE_DIALS ? ROLE_LISTENS : ROLE_DIALS;
-    const char *secret = m->rpc->secret;
-    struct opening mine = {.magic = HELLO_MAGIC, .version = WIRE_VERSION}, other;
+    struct opening own = {.magic = HELLO_MAGIC, .version = WIRE_VERSION}, peer;
     struct words said = {.hello = m->roll.worker[m->rpc->rank]}, heard;
-    if (getentropy(mine.nonce, NONCE_BYTES)) return fail(ERR_FAILED, "rpc: no random numbers");
-    send(fd, &mine, sizeof mine, MSG_NOSIGNAL);
-    CHECK(socket_read(fd, &other, sizeof other, deadline));
-    CHECK(opening_check(&other));
-    proof_make(said.proof, secret, role, mine.nonce, other.nonce, &said.hello);
+    if (getentropy(own.nonce, NONCE_BYTES)) return fail(ERR_FAILED, "rpc: no random numbers");
+    send(fd, &own, sizeof own, MSG_NOSIGNAL);
+    CHECK(socket_read(fd, &peer, sizeof peer, deadline));
+    CHECK(opening_check(&peer));
+    const struct statement ours = {own, peer, role, said.hello};
+    hmac_sha256(said.proof, m->rpc->secret, &ours, sizeof ours);
     if (role == ROLE_DIALS) send(fd, &said, sizeof said, MSG_NOSIGNAL);
     CHECK(socket_read(fd, &heard, sizeof heard, deadline));
     if (role == ROLE_LISTENS) send(fd, &said, sizeof said, MSG_NOSIGNAL);
     *theirs = heard.hello;
-    return proof_check(heard.proof, secret, other_role, other.nonce, mine.nonce, theirs);
+    const enum proof_role other_role = role == ROLE_DIALS ? ROLE_LISTENS : ROLE_DIALS;
+    return proof_check(heard.proof, m->rpc->secret,
+                       &(struct statement){peer, own, other_role, heard.hello});
 }
 
 /* ---- accepting: one connection after another, each with a second for its opening ---- */

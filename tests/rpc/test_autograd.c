@@ -47,6 +47,7 @@ static void through(struct worker *w, int method, const char *to, const char *ow
 
 static void one_tape(struct worker *w) {
     float dw[OUT * IN], dx[ROWS * IN];
+    uint64_t used[2];
     if (w->rank) return;
     on_one_tape(w, ONCE, dw, dx);
     for (int i = 0; i < 2; i++) { /* the second time on tapes that were used before */
@@ -56,8 +57,10 @@ static void one_tape(struct worker *w) {
         through(w, 0, "w1", "w2", dw, dx);
         through(w, 0, "w1", "w0", dw, dx);
         through(w, 0, "w1", "w1", dw, dx);
+        none_left(w);
+        GOOD(duet_device_memory(w->device, &used[i], NULL));
     }
-    none_left(w);
+    MUST(used[0] == used[1]); /* gradients end with their context */
     all_bye(w);
 }
 
