@@ -54,6 +54,11 @@ FUNCTION(layer_new) {
     return duet_rpc_return_object(call, weight, layer_goes);
 }
 
+/* The context of the call that a function runs in. It belongs to the caller. */
+static inline duet_autograd_context *autograd_context_of(duet_rpc_call *call) {
+    return call->said->entered;
+}
+
 /* x, x and a constant: a result may be an argument, twice, beside other things. */
 FUNCTION(mirror) {
     duet_tape *t;
@@ -86,23 +91,20 @@ FUNCTION(parameter) {
     return code;
 }
 
-FUNCTION(contexts) {
-    struct rpc_info info;
-    rpc_info(duet_rpc_of_call(call), &info);
-    return duet_rpc_return(call, duet_rpc_int(info.contexts));
-}
-
 FUNCTION(leave) {
     (void)call;
     _exit(0);
 }
 
-static const struct duet_rpc_function functions[] = {
-    {"forward", forward, NULL, NULL},   {"pass_on", pass_on, NULL, NULL},
-    {"mirror", mirror, NULL, NULL},     {"gradient", gradient, NULL, NULL},
-    {"contexts", contexts, NULL, NULL}, {"parameter", parameter, NULL, NULL},
-    {"leave", leave, NULL, NULL},       {"bye", bye, NULL, NULL},
-    {"Layer", layer_new, NULL, NULL},   {"Layer.forward", forward, NULL, NULL}};
+static const struct duet_rpc_function functions[] = {F(forward),
+                                                     F(pass_on),
+                                                     F(mirror),
+                                                     F(gradient),
+                                                     F(parameter),
+                                                     F(leave),
+                                                     F(bye),
+                                                     NAMED("Layer", layer_new),
+                                                     NAMED("Layer.forward", forward)};
 
 static const float X[ROWS * IN] = {1, 2, -3, 0.1f, 5, 0.3f, 7, -0.7f, 0.9f, 1.1f, 1.3f, -11};
 
@@ -172,17 +174,10 @@ static inline void all_bye(struct worker *w) {
         GOOD(duet_rpc_sync(w->rpc, duet_rpc_name(w->rpc, r), "bye", DUET_NO_ARGS, 0, NULL));
 }
 
-/* No worker knows of a context any more, at the latest after a few messages. */
+/* No worker knows of a context any more. */
 static inline void none_left(struct worker *w) {
-    for (int r = 0; r < w->n; r++) {
-        struct duet_rpc_value left = {.integer = 1};
-        for (int i = 0; i < 300 && left.integer; i++) {
-            if (i) usleep(5000);
-            GOOD(duet_rpc_sync(w->rpc, duet_rpc_name(w->rpc, r), "contexts", DUET_NO_ARGS, 0,
-                               &left));
-        }
-        MUST(!left.integer, "worker %d has %lld contexts", r, (long long)left.integer);
-    }
+    for (int r = 0; r < w->n; r++)
+        becomes(w, duet_rpc_name(w->rpc, r), "contexts", 0);
 }
 
 /* What the context has at a worker; the tape belongs to the context. */

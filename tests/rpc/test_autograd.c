@@ -342,6 +342,6 @@ static void ddp_of_one(struct worker *w) {
 }
 
 Test(autograd, averages_where_there_is_a_ddp, .timeout = 60) {
-    static const struct duet_rpc_function functions_[] = {{"pass_of_ddp", pass_of_ddp, NULL, NULL}};
+    static const struct duet_rpc_function functions_[] = {F(pass_of_ddp)};
     WORKERS(1, ddp_of_one, functions_);
 }

@@ -1,7 +1,7 @@
-/* Tests calls: values in both directions, nested calls to any depth, futures, deadlines, and error
- * messages. */
+/* Tests calls: values in both directions, nested calls to any depth, futures, deadlines, error
+ * messages, and workers that begin again. */
 #include "rpc/wire.h"
-#include "tests/rpc/functions.h"
+#include "tests/rpc/workers.h"
 
 FUNCTION(scale) {
     duet_tensor *t = duet_rpc_arg_tensor(call, 0);
@@ -35,11 +35,8 @@ FUNCTION(twice) {
     return duet_rpc_return(call, duet_rpc_int(2));
 }
 
-static const struct duet_rpc_function functions[] = {{"scale", scale, NULL, NULL},
-                                                     {"descend", descend, NULL, NULL},
-                                                     {"refuse", refuse, NULL, NULL},
-                                                     {"twice", twice, NULL, NULL},
-                                                     {"silent", silent, NULL, NULL}};
+static const struct duet_rpc_function functions[] = {F(scale), F(descend), F(refuse), F(twice),
+                                                     F(silent)};
 
 static void values(struct worker *w) {
     float x[3] = {1, 2, 3}, back[3];
@@ -90,7 +87,7 @@ static void nested(struct worker *w) {
 }
 
 Test(calls, go_back_and_forth_to_any_depth, .timeout = 30) {
-    worker_threads = 2;
+    worker_options.threads = 2;
     WORKERS(2, nested, functions);
 }
 
@@ -177,8 +174,77 @@ static void wrong(struct worker *w) {
 }
 
 Test(calls, say_what_is_wrong, .timeout = 30) {
-    worker_threads = 1;
+    worker_options.threads = 1;
     WORKERS(2, wrong, functions);
+}
+
+/* ---- futures ---- */
+
+static void futures(struct worker *w) {
+    struct duet_rpc_value got;
+    duet_future *f[3];
+    static const char *const name[] = {"add", "nothing", "add"};
+    if (w->rank) return;
+    for (int i = 0; i < 3; i++)
+        GOOD(duet_rpc_async(&f[i], w->rpc, "w1", name[i],
+                            DUET_ARGS(duet_rpc_int(i), duet_rpc_int(1)), 0));
+    FAILS(DUET_USAGE, duet_future_wait_all(f, 3), "rpc: worker 'w1': nothing: ");
+    MUST(f[2]->done); /* later ones were already waited for */
+    GOOD(duet_future_wait(f[2], &got));
+    MUST(got.integer == 3);
+    GOOD(duet_future_wait(f[2], &got)); /* twice: it has been taken */
+    MUST(got.type == DUET_RPC_NONE);
+    for (int twice = 0; twice < 2; twice++)
+        FAILS(DUET_USAGE, duet_future_wait(f[1], &got), "no function of this name");
+    FAILS(DUET_USAGE, duet_future_wait_all((duet_future *[]){f[0], NULL}, 2), "future 1 is NULL");
+    GOOD(duet_future_wait(f[0], &got));
+    for (int i = 0; i < 3; i++)
+        duet_future_free(f[i]);
+    w->rpc->timeout_ns = 200 * 1000 * 1000; /* from the options: 0 means this one */
+    FAILS(DUET_TIMEOUT,
+          duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(0.6)), 0, NULL),
+          "no answer within 0.2 s");
+    GOOD(duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(0.3)), -1, NULL));
+}
+
+Test(calls, futures_are_waited_for_twice_and_late, .timeout = 30) {
+    COMMON_WORKERS(2, futures);
+}
+
+/* ---- workers that begin again, and are ranks of a process group, too ---- */
+
+static int sum_is(struct worker *w, duet_group *group) {
+    float one = 1;
+    duet_tensor *t = tensor_of(w, 1, &one);
+    GOOD(duet_all_reduce(group, t, DUET_SUM, NULL));
+    GOOD(duet_tensor_read(t, &one));
+    duet_tensor_free(t);
+    return (int)one;
+}
+
+static void again(struct worker *w) {
+    struct duet_rpc_value got;
+    duet_group *group = NULL;
+    GOOD(duet_device_open(&w->device, "cpu", w->rank, 1 << 24));
+    for (int life = 0; life < 5; life++) {
+        if (life) GOOD(init_worker(w, 0));
+        if (life == 2) GOOD(duet_group_init(&group, 0)); /* after one, and before others */
+        GOOD(duet_rpc_sync(w->rpc, duet_rpc_name(w->rpc, (w->rank + 1) % 3), "add",
+                           DUET_ARGS(duet_rpc_int(life), duet_rpc_int(w->rank)), 0, &got));
+        MUST(got.integer == life + w->rank);
+        duet_rpc_give_device(w->rpc, w->device); /* a group's calls do not, and others call here */
+        if (group) MUST(sum_is(w, group) == 3);
+        GOOD(duet_rpc_take_device(w->rpc, w->device));
+        GOOD(duet_rpc_shutdown(&w->rpc, 1, 20));
+        FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, "w0", "add", DUET_NO_ARGS, 0, &got),
+              "no worker was given");
+    }
+    duet_group_destroy(&group);
+}
+
+Test(calls, workers_begin_again_and_are_ranks_of_a_group, .timeout = 60) {
+    worker_bare = worker_abrupt = 1; /* it opens its own device */
+    COMMON_WORKERS(3, again);
 }
 
 /* ---- long messages ---- */

@@ -1,12 +1,12 @@
 /* Tests workers that die, stop, leave early or never join, late calls, and values that are too
  * large. Each ends with one line that names the fault. */
-#include "tests/rpc/functions.h"
+#include "tests/rpc/workers.h"
 
 FUNCTION(size) {
     return duet_rpc_return(call, duet_rpc_bytes("", (size_t)duet_rpc_arg_int(call, 0)));
 }
 
-static const struct duet_rpc_function functions[] = {{"size", size, NULL, NULL}};
+static const struct duet_rpc_function functions[] = {F(size)};
 
 /* ---- one dies ---- */
 
@@ -46,7 +46,6 @@ static void one_dies(struct worker *w) {
 
 Test(faults, a_killed_worker_is_named, .timeout = 30) {
     cr_assert_eq(pipe(begun), 0);
-    HAVE_COMMON;
     alone(3, one_dies, (int[]){0, 0, SIGKILL});
 }
 
@@ -76,7 +75,6 @@ static void one_stops(struct worker *w) {
 }
 
 Test(faults, a_stopped_worker_is_waited_for, .timeout = 30) {
-    HAVE_COMMON;
     alone(3, one_stops, NULL);
 }
 
@@ -93,7 +91,6 @@ static void two_stay(struct worker *w) {
 }
 
 Test(faults, a_graceful_end_names_who_has_left, .timeout = 30) {
-    HAVE_COMMON;
     alone(3, two_stay, NULL);
 }
 
@@ -115,7 +112,6 @@ static void one_leaves_at_once(struct worker *w) {
 }
 
 Test(faults, leaving_at_once_waits_for_no_call_from_here, .timeout = 30) {
-    HAVE_COMMON;
     alone(2, one_leaves_at_once, (int[]){0, SIGKILL});
 }
 
@@ -133,7 +129,6 @@ static void all_leave(struct worker *w) {
 }
 
 Test(faults, leaving_together_waits_for_all_calls, .timeout = 30) {
-    HAVE_COMMON;
     alone(2, all_leave, NULL);
 }
 

@@ -5,7 +5,7 @@
  * DUET_SECONDS seconds, or DUET_ROUNDS kills. */
 #include "base/clock.h"
 #include "base/random.h"
-#include "tests/rpc/functions.h"
+#include "tests/rpc/workers.h"
 
 /* Some values fit into a socket, some do not. */
 enum { RANKS = 3, LATEST_US = 20000, IN_FLIGHT = 24, SMALL = 80000, LARGE = 1200000 };
@@ -20,7 +20,7 @@ FUNCTION(relay) {
     return code;
 }
 
-static const struct duet_rpc_function functions[] = {{"relay", relay, NULL, NULL}};
+static const struct duet_rpc_function functions[] = {F(relay)};
 
 static int below(struct rng *rng, int n) {
     return (int)(rng_u32(rng) % (uint32_t)n);

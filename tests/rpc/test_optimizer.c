@@ -38,10 +38,8 @@ FUNCTION(one_of_three) {
     return code;
 }
 
-static const struct duet_rpc_function of_three[] = {{"scaled", scaled, NULL, NULL},
-                                                    {"param", one_of_three, NULL, NULL},
-                                                    {"contexts", contexts, NULL, NULL},
-                                                    {"bye", three_bye, NULL, NULL}};
+static const struct duet_rpc_function of_three[] = {F(scaled), NAMED("param", one_of_three),
+                                                    NAMED("bye", three_bye)};
 
 static void step_there(struct worker *w, duet_distributed_optimizer *o, int with_bias) {
     const struct pass p = begin_pass(w, X);

@@ -3,7 +3,7 @@
  * limit, a worker the function that runs in it, and references their worker. */
 #include <math.h>
 
-#include "tests/rpc/functions.h"
+#include "tests/rpc/workers.h"
 
 /* Uses a reference that it received. */
 FUNCTION(use) {
@@ -65,13 +65,9 @@ FUNCTION(ends_worker) {
     return code;
 }
 
-static const struct duet_rpc_function functions[] = {{"use", use, NULL, NULL},
-                                                     {"keep", keep, NULL, NULL},
-                                                     {"Thing.slow", thing_slow, NULL, NULL},
-                                                     {"seen", seen, NULL, NULL},
-                                                     {"gives", gives, NULL, NULL},
-                                                     {"one_of_few", one_of_few, NULL, NULL},
-                                                     {"ends_worker", ends_worker, NULL, NULL}};
+static const struct duet_rpc_function functions[] = {
+    F(use),        F(keep),       NAMED("Thing.slow", thing_slow), F(seen), F(gives),
+    F(one_of_few), F(ends_worker)};
 
 /* ---- objects ---- */
 
@@ -88,7 +84,6 @@ static void proxies(duet_rref *c) {
 
 static void objects(struct worker *w) {
     struct duet_rpc_value got;
-    struct rpc_info info;
     duet_rref *c;
     if (w->rank) return;
     GOOD(duet_remote(&c, w->rpc, "w1", "Thing", DUET_ARGS(duet_rpc_int(5)), 0));
@@ -123,8 +118,7 @@ static void objects(struct worker *w) {
     lives(w, "w1", 1);
     GOOD(duet_rpc_sync(w->rpc, "w2", "keep", DUET_ARGS(duet_rpc_none()), 0, NULL));
     lives(w, "w1", 0);
-    rpc_info(w->rpc, &info);
-    MUST(info.owned == 0);
+    MUST(w->rpc->life.objects == 0);
 }
 
 Test(rref, an_object_lives_as_long_as_anybody_has_it, .timeout = 60) {
@@ -190,7 +184,7 @@ Test(rref, values_and_what_goes_wrong, .timeout = 60) {
 
 static void run(int n, void (*each)(struct worker *w)) {
     worker_bare = 1;
-    worker_threads = 2;
+    worker_options.threads = 2;
     WORKERS(n, each, functions);
 }
 
@@ -254,7 +248,7 @@ static void no_more_than_two(struct worker *w) {
 }
 
 Test(holds, no_more_threads_run_calls_than_were_given, .timeout = 60) {
-    worker_timeout = INFINITY; /* for all waits, so none ends early */
+    worker_options.timeout_s = INFINITY; /* for all waits, so none ends early */
     run(2, no_more_than_two);
 }
 

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "rpc/proof.h"
-#include "tests/rpc/functions.h"
+#include "tests/rpc/workers.h"
 
 struct sending {
     const char *transport, *host, *secret;
@@ -63,24 +63,16 @@ static void set_job(int rank, int n) {
 }
 
 static int run_one(int rank, int n, void (*body)(struct worker *w)) {
-    char name[16];
-    struct worker w = {.rank = rank, .n = n};
+    struct worker w = {.rank = rank};
     if (job.machine[rank]) enter_machine(job.machine[rank]);
     set_job(rank, n);
-    snprintf(name, sizeof name, "w%d", rank);
+    have(NULL, 0);
+    worker_options.timeout_s = job.timeout_s;
+    worker_options.silence_s = job.silence_s;
     GOOD(duet_device_open(&w.device, "cpu", rank, 1 << 26));
-    const struct duet_rpc_options options = {.functions = common,
-                                             .function_count = COMMON,
-                                             .device = w.device,
-                                             .timeout_s = job.timeout_s,
-                                             .silence_s = job.silence_s};
-    int code = duet_rpc_init(&w.rpc, name, -1, 0, &options);
-    if (job.refused) {
-        MUST(code && !w.rpc && strstr(duet_error(), job.refused), "wanted: %s", job.refused);
-    } else {
-        GOOD(code);
-        body(&w);
-    }
+    int code = init_worker(&w, 0);
+    MUST(job.refused ? code && strstr(duet_error(), job.refused) : !code, "%s", job.refused);
+    if (!code) body(&w);
     duet_devices_close(&w.device, 1);
     return 0;
 }

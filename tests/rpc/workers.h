@@ -1,8 +1,10 @@
-/* Shared by the tests of rpc/: workers as processes, which check their results and fail like ranks.
- * Worker r is named "w<r>"; each has its own emulated device, or with CUDA_EMULATION a GPU. */
+/* Shared by the tests of rpc/: workers as processes, which check their results and fail like ranks,
+ * the functions that all of them register, and counted objects ("things"). Worker r is named
+ * "w<r>"; each has its own emulated device, or with CUDA_EMULATION a GPU. */
 #ifndef TESTS_RPC_WORKERS_H
 #define TESTS_RPC_WORKERS_H
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #ifdef __SANITIZE_ADDRESS__
@@ -38,9 +40,85 @@ static const char worker_kind[] = "cpu";
 enum { WORKER_MEMORY = 64 << 20 };
 #endif
 
-/* A function that others call. */
+/* ---- functions that others call ---- */
+
 #define FUNCTION(name_) \
     static __attribute__((unused)) int name_(duet_rpc_call *call, __attribute__((unused)) void *p)
+#define NAMED(name_, run_) \
+    { name_, run_, NULL, NULL }
+#define F(run_) NAMED(#run_, run_)
+
+FUNCTION(echo) {
+    return duet_rpc_return(call, duet_rpc_list(duet_rpc_arg(call, 0), duet_rpc_arg_count(call)));
+}
+FUNCTION(add) {
+    return duet_rpc_return(call,
+                           duet_rpc_int(duet_rpc_arg_int(call, 0) + duet_rpc_arg_int(call, 1)));
+}
+FUNCTION(nap) {
+    usleep((useconds_t)(duet_rpc_arg_number(call, 0) * 1e6));
+    return duet_rpc_return(call, duet_rpc_int(7));
+}
+FUNCTION(pid) {
+    return duet_rpc_return(call, duet_rpc_int(getpid()));
+}
+FUNCTION(die) {
+    (void)call;
+    raise(SIGKILL);
+    return DUET_OK;
+}
+
+static int alive; /* things in this process */
+
+static void thing_goes(void *thing) {
+    *(int64_t *)thing = -1;
+    __atomic_fetch_sub(&alive, 1, __ATOMIC_SEQ_CST);
+    free(thing);
+}
+
+static inline int64_t *thing_of(int64_t value) {
+    int64_t *thing = malloc(sizeof *thing);
+    *thing = value;
+    __atomic_fetch_add(&alive, 1, __ATOMIC_SEQ_CST);
+    return thing;
+}
+
+/* Of a value, or 7; one above 1000 takes its time. */
+FUNCTION(thing_new) {
+    int64_t value = duet_rpc_arg_count(call) ? duet_rpc_arg_int(call, 0) : 7;
+    if (value < 0) return fail(ERR_USAGE, "a thing begins at 0 or above");
+    if (value > 1000) usleep(100000);
+    return duet_rpc_return_object(call, thing_of(value), thing_goes);
+}
+FUNCTION(thing_add) {
+    int64_t *thing = duet_rpc_self(call);
+    MUST(thing); /* a method has its object */
+    *thing += duet_rpc_arg_int(call, 0) % 100;
+    return duet_rpc_return(call, duet_rpc_int(*thing));
+}
+FUNCTION(count_alive) {
+    return duet_rpc_return(call, duet_rpc_int(__atomic_load_n(&alive, __ATOMIC_SEQ_CST)));
+}
+FUNCTION(contexts) { /* of duet/autograd.h, that are known here */
+    int n = 0;
+    pthread_mutex_lock(&duet_rpc_of_call(call)->lock);
+    for (duet_autograd_context *c = duet_rpc_of_call(call)->contexts; c; c = c->next)
+        n++;
+    pthread_mutex_unlock(&duet_rpc_of_call(call)->lock);
+    return duet_rpc_return(call, duet_rpc_int(n));
+}
+
+static const struct duet_rpc_function common[] = {F(echo),
+                                                  F(add),
+                                                  F(nap),
+                                                  F(pid),
+                                                  F(die),
+                                                  F(contexts),
+                                                  NAMED("Thing", thing_new),
+                                                  NAMED("Thing.add", thing_add),
+                                                  NAMED("alive", count_alive)};
+
+/* ---- workers ---- */
 
 struct worker {
     int rank, n;
@@ -48,13 +126,14 @@ struct worker {
     duet_device *device;
 };
 
-static const struct duet_rpc_function *worker_functions; /* of the test, before duet_spawn */
-static int worker_function_count, worker_threads;
-static double worker_timeout;
-static __attribute__((unused)) void (*worker_body)(struct worker *w);
-static __attribute__((unused)) void (*worker_behind)(void); /* runs after the end; NULL: nothing */
-static int worker_world, worker_abrupt; /* abrupt 1: the body ends the worker itself */
-static int worker_bare;                 /* 1: it has no device */
+enum { COMMON = sizeof common / sizeof *common, MOST_FUNCTIONS = COMMON + 16 };
+static struct duet_rpc_function worker_functions[MOST_FUNCTIONS];
+static struct duet_rpc_options worker_options; /* set by the test */
+static void (*worker_body)(struct worker *w);
+static void (*worker_behind)(void); /* runs after the end; NULL: nothing */
+static int worker_abrupt;           /* 1: the body ends the worker itself */
+static int worker_bare;             /* 1: it has no device */
+static struct worker worker_here;   /* for functions: this process is one worker */
 
 static inline duet_tensor *tensor_of(struct worker *w, int n, const float *values) {
     duet_tensor *t;
@@ -62,22 +141,23 @@ static inline duet_tensor *tensor_of(struct worker *w, int n, const float *value
     return t;
 }
 
-static struct worker worker_here; /* for functions: this process is one worker */
+/* world 0: as the environment says. */
+static inline int init_worker(struct worker *w, int world) {
+    char name[16];
+    snprintf(name, sizeof name, "w%d", w->rank);
+    worker_options.device = w->device;
+    int code = duet_rpc_init(&w->rpc, name, world ? w->rank : -1, world, &worker_options);
+    if (!code) w->n = w->rpc->world;
+    return code;
+}
 
 static inline int worker_main(int rank, void *context) {
     (void)context;
-    char name[16];
     struct worker *w = &worker_here;
-    *w = (struct worker){.rank = rank, .n = worker_world};
+    *w = (struct worker){.rank = rank};
     setenv("EMULATED_GPUS", "4", 0);
     if (!worker_bare) GOOD(duet_device_open(&w->device, worker_kind, rank, WORKER_MEMORY));
-    snprintf(name, sizeof name, "w%d", rank);
-    struct duet_rpc_options options = {.functions = worker_functions,
-                                       .function_count = worker_function_count,
-                                       .device = w->device,
-                                       .threads = worker_threads,
-                                       .timeout_s = worker_timeout};
-    GOOD(duet_rpc_init(&w->rpc, name, -1, 0, &options));
+    GOOD(init_worker(w, 0));
     worker_body(w);
     if (!worker_abrupt) GOOD(duet_rpc_shutdown(&w->rpc, 1, 60));
     if (worker_behind) worker_behind();
@@ -88,23 +168,24 @@ static inline int worker_main(int rank, void *context) {
     return DUET_OK;
 }
 
-/* Each worker has these. */
-#define HAVE(functions_)              \
-    (worker_functions = (functions_), \
-     worker_function_count = (int)(sizeof(functions_) / sizeof *(functions_)))
+/* Each worker has these functions of the test, and the common ones. */
+static inline void have(const struct duet_rpc_function *own, size_t count) {
+    cr_assert(count <= MOST_FUNCTIONS - COMMON);
+    memcpy(worker_functions, common, sizeof common);
+    if (count) memcpy(worker_functions + COMMON, own, count * sizeof *own);
+    worker_options.functions = worker_functions;
+    worker_options.function_count = COMMON + (int)count;
+}
 
 /* Runs `body` in n workers. */
-#define RUN_WORKERS(n_, body_)                            \
-    do {                                                  \
-        worker_world = (n_), worker_body = (body_);       \
-        int code_ = duet_spawn((n_), worker_main, NULL);  \
-        cr_assert_eq(code_, DUET_OK, "%s", duet_error()); \
-    } while (0)
-#define WORKERS(n_, body_, functions_) \
-    do {                               \
-        HAVE(functions_);              \
-        RUN_WORKERS(n_, body_);        \
-    } while (0)
+static inline void run_workers(int n, void (*body)(struct worker *w)) {
+    worker_body = body;
+    int code = duet_spawn(n, worker_main, NULL);
+    cr_assert_eq(code, DUET_OK, "%s", duet_error());
+}
+#define HAVE(own_) have((own_), sizeof(own_) / sizeof *(own_))
+#define WORKERS(n_, body_, own_) (HAVE(own_), run_workers((n_), (body_)))
+#define COMMON_WORKERS(n_, body_) (have(NULL, 0), run_workers((n_), (body_)))
 
 /* ---- workers that are no ranks of a launcher, which would end all when one dies ---- */
 
@@ -116,23 +197,15 @@ static inline void set_secret(void) {
     setenv("DUET_RPC_SECRET", text, 1);
 }
 
-static inline pid_t start_one(int rank, int n, void (*body)(struct worker *w)) {
-    char name[16];
-    struct worker w = {.rank = rank, .n = n};
-    pid_t p = fork();
-    if (p) return p;
-    snprintf(name, sizeof name, "w%d", rank);
-    struct duet_rpc_options options = {.functions = worker_functions,
-                                       .function_count = worker_function_count};
-    GOOD(duet_rpc_init(&w.rpc, name, rank, n, &options));
-    body(&w);
-    _exit(0);
-}
-
 static inline void start(pid_t *pids, int n, void (*body)(struct worker *w)) {
     set_secret();
-    for (int r = 0; r < n; r++)
-        pids[r] = start_one(r, n, body);
+    for (int r = 0; r < n; r++) {
+        struct worker w = {.rank = r};
+        if ((pids[r] = fork())) continue;
+        GOOD(init_worker(&w, n));
+        body(&w);
+        _exit(0);
+    }
 }
 
 static inline int status_of(pid_t p) {
@@ -144,6 +217,7 @@ static inline int status_of(pid_t p) {
 /* Runs `body` in n of them, which end with these statuses or signals; NULL: all with 0. */
 static inline void alone(int n, void (*body)(struct worker *w), const int *statuses) {
     pid_t p[3];
+    have(NULL, 0);
     start(p, n, body);
     for (int r = 0; r < n; r++) {
         int status = status_of(p[r]);
@@ -154,30 +228,21 @@ static inline void alone(int n, void (*body)(struct worker *w), const int *statu
 
 /* ---- inside a worker ---- */
 
-/* The objects that this worker holds at the moment. */
-struct rpc_info {
-    int threads;     /* of the pool */
-    int owned, kept; /* objects here; references and futures of this worker */
-    int contexts;    /* of duet/autograd.h that are known here */
-};
-
-static inline void rpc_info(duet_rpc *rpc, struct rpc_info *info) {
-    *info = (struct rpc_info){0};
-    if (!rpc) return;
-    pthread_mutex_lock(&rpc->lock);
-    info->owned = rpc->life.objects;
-    info->kept = rpc->kept;
-    pthread_mutex_lock(&rpc->pool.lock);
-    info->threads = rpc->pool.count;
-    pthread_mutex_unlock(&rpc->pool.lock);
-    for (duet_autograd_context *c = rpc->contexts; c; c = c->next)
-        info->contexts++;
-    pthread_mutex_unlock(&rpc->lock);
+static inline int64_t ask(struct worker *w, const char *to, const char *function) {
+    struct duet_rpc_value got;
+    GOOD(duet_rpc_sync(w->rpc, to, function, DUET_NO_ARGS, 0, &got));
+    return got.integer;
 }
 
-/* The context of the call that a function runs in; NULL: none. It belongs to the caller. */
-static inline duet_autograd_context *autograd_context_of(duet_rpc_call *call) {
-    return call ? call->said->entered : NULL;
+/* At the latest after a few messages the worker counts as many things, or contexts. A thing ends on
+ * its device, which a function that waited for that would keep. */
+static inline void becomes(struct worker *w, const char *at, const char *count, int wanted) {
+    for (int i = 0; i < 1000 && ask(w, at, count) != wanted; i++)
+        usleep(10000);
+    MUST(ask(w, at, count) == wanted, "%s", count);
+}
+static inline void lives(struct worker *w, const char *at, int wanted) {
+    becomes(w, at, "alive", wanted);
 }
 
 #endif
