@@ -136,11 +136,10 @@ struct duet_rpc {
 /* A call that runs here. */
 struct duet_rpc_call {
     duet_rpc *rpc;
-    struct message *said;   /* the caller's message; holds the entries that the call will fill */
+    struct message *said;   /* the caller's message, with the arguments */
     struct failures failed; /* the first one */
     int (*run)(duet_rpc_call *call, void *context);
     void *context_of_run;
-    struct duet_rpc_value args; /* a LIST */
     struct owner *self;
     struct wire_out answer;
     int returned;          /* 1: the function has returned its result */
@@ -232,7 +231,7 @@ void futures_expire(duet_rpc *rpc); /* ends overdue calls */
 int method_of(struct outgoing *o, duet_rref *r, const char *method,
               const struct duet_rpc_value *args, int count, double timeout_s);
 
-/* Prepares a call of the library's function at the owner. ERR_TIMEOUT: no value in time. */
+/* Prepares a call at the owner. ERR_TIMEOUT: its value was not made in time. */
 int to_owner(struct outgoing *o, duet_rref *r, const char *function, double timeout_s);
 int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o);
 

@@ -141,9 +141,9 @@ void pass_of_call_ends(duet_rpc_call *call, int code) {
         return;
     }
     pthread_mutex_lock(&call->rpc->lock);
-    rrefs_drop(&call->args);
-    p->args = call->args;
-    call->args = duet_rpc_none();
+    rrefs_drop(&call->said->value);
+    p->args = call->said->value;
+    call->said->value = duet_rpc_none();
     struct owner *o = owner_find(call->rpc, call->said->made);
     o->pass = p;
     o->device = p->device;
@@ -205,7 +205,7 @@ duet_var *duet_autograd_arg(duet_tape *t, duet_rpc_call *call, int i) {
         return NULL;
     }
     if (tape_fail(t, tape_operand(t, "autograd", "argument", x, DTYPE_F32))) return NULL;
-    int number = call->args.items[i].count - 1; /* value_make stores a VAR's number here, from 1 */
+    int number = duet_rpc_arg(call, i)->count - 1; /* value_make stores a VAR's number there, + 1 */
     int wanted = number >= 0 && call->pass->context;
     if (wanted && call->pass->argument[number]) return call->pass->argument[number];
     duet_var *var = tape_leaf(t, &x->t, wanted);

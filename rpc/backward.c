@@ -17,15 +17,6 @@ static int check_again(const struct autograd *p) {
                : OK;
 }
 
-static int check_walk(struct autograd *p) {
-    CHECK(check_again(p));
-    pthread_mutex_lock(&p->rpc->lock);
-    int walking = p->walking;
-    p->walking = 1;
-    pthread_mutex_unlock(&p->rpc->lock);
-    return walking ? fail(ERR_USAGE, "autograd: another backward is running") : OK;
-}
-
 /* ---- DistributedDataParallel inside ---- */
 
 static int copy_grads(struct autograd *p, int i, int back) {
@@ -67,7 +58,12 @@ static int walk_tape(struct autograd *p, duet_var *const *roots, const duet_tens
 
 static int pass_walk(struct autograd *p, int retain, duet_var *const *roots,
                      const duet_tensor *const *grads, int count) {
-    CHECK(check_walk(p));
+    CHECK(check_again(p));
+    pthread_mutex_lock(&p->rpc->lock);
+    const int walking = p->walking;
+    p->walking = 1;
+    pthread_mutex_unlock(&p->rpc->lock);
+    if (walking) return fail(ERR_USAGE, "autograd: another backward is running");
     p->retain = retain;
     int code = walk_tape(p, roots, grads, count);
     pthread_mutex_lock(&p->rpc->lock);

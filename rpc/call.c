@@ -6,14 +6,15 @@ int duet_rpc_call_error(duet_rpc_call *call) {
 }
 
 int duet_rpc_arg_count(const duet_rpc_call *call) {
-    return call ? call->args.count : 0;
+    return call ? call->said->value.count : 0;
 }
 
 const struct duet_rpc_value *duet_rpc_arg(duet_rpc_call *call, int i) {
     if (!call) return NULL;
-    if (i >= 0 && i < call->args.count) return &call->args.items[i];
+    const struct duet_rpc_value *args = &call->said->value;
+    if (i >= 0 && i < args->count) return &args->items[i];
     failures_first(&call->failed,
-                   fail(ERR_USAGE, "argument %d is missing: the call has %d", i, call->args.count));
+                   fail(ERR_USAGE, "argument %d is missing: the call has %d", i, args->count));
     return NULL;
 }
 

@@ -1,7 +1,6 @@
 /* A call as a node of its caller's tape: the vars in its arguments lead to the vars in its result.
  * autograd.h draws the nodes and their backward. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "rpc/autograd.h"
 
@@ -55,9 +54,7 @@ static int take_gradients(struct remote_op *op) {
 }
 
 int is_gradient_of(const duet_tensor *grad, const duet_var *x) {
-    const struct tensor *a = &grad->t, *b = &x->value;
-    return a->dtype == DTYPE_F32 && a->rank == b->rank &&
-           !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
+    return grad->t.dtype == DTYPE_F32 && tensor_same_shape(&grad->t, &x->value);
 }
 
 static int send_backward(duet_tape *t, struct node *n) {

@@ -99,24 +99,25 @@ int to_owner(struct outgoing *o, duet_rref *r, const char *function, double time
                 : OK;
 }
 
+static int call_owner(duet_rref *r, const char *function, double timeout_s,
+                      struct duet_rpc_value *result) {
+    struct outgoing o;
+    duet_future *f;
+    CHECK(to_owner(&o, r, function, timeout_s));
+    int code = call_begin(&f, r->rpc, &o);
+    return call_finish(f, code, result);
+}
+
 int duet_rref_to_here(duet_rref *r, double timeout_s, struct duet_rpc_value *value) {
     if (value) *value = duet_rpc_none();
     if (!r || !value)
         return fail(ERR_USAGE, "rpc: to_here: no %s was given", r ? "place" : "reference");
-    struct outgoing o;
-    duet_future *f;
-    CHECK(to_owner(&o, r, "duet.to_here", timeout_s));
-    int code = call_begin(&f, r->rpc, &o);
-    return call_finish(f, code, value);
+    return call_owner(r, "duet.to_here", timeout_s, value);
 }
 
 int duet_rref_wait(duet_rref *r, double timeout_s) {
     if (!r) return fail(ERR_USAGE, "rpc: wait: no reference was given");
-    struct outgoing o;
-    duet_future *f;
-    CHECK(to_owner(&o, r, "duet.wait", timeout_s));
-    int code = call_begin(&f, r->rpc, &o);
-    return call_finish(f, code, NULL);
+    return call_owner(r, "duet.wait", timeout_s, NULL);
 }
 
 /* ---- remote, and the proxies ---- */

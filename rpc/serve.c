@@ -135,8 +135,6 @@ static int keep_result(duet_rpc_call *call) {
 static int run_function(duet_rpc_call *call) {
     struct message *m = call->said;
     int code = value_make(&m->value, call->device);
-    call->args = m->value;
-    m->value = duet_rpc_none();
     if (!code) {
         fail(OK, "%s", ""); /* the thread may still have the message of an earlier call */
         code = call->run(call, call->context_of_run);
@@ -150,7 +148,7 @@ static int run_function(duet_rpc_call *call) {
         code = fail(ERR_USAGE, "it returns an object: call it with duet_remote");
     if (call->object && call->destroy) call->destroy(call->object);
     pass_of_call_ends(call, code);
-    duet_rpc_value_free(&call->args);
+    duet_rpc_value_free(&m->value);
     return code;
 }
 
