@@ -1,6 +1,6 @@
-/* The gradients of a context at one worker. Each pass keeps those of its own backward; they are added
- * in the order of the passes' paths when they are needed. Calls begin and end in any order, but the
- * bits of a sum do not depend on it. */
+/* The gradients of a context at one worker. Each pass keeps those of its own backward. They are
+ * added in the order of the passes' paths when they are needed. Calls begin and end in any order,
+ * but the bits of a sum do not depend on it. */
 #include "rpc/autograd.h"
 
 static int comes_before(const struct path *p, const struct path *q) {

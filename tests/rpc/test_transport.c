@@ -143,8 +143,8 @@ Test(transport, who_does_not_know_the_secret_stays_outside, .timeout = 60) {
         cr_expect_eq(status_of(p[r]), 0, "worker %d", r);
 }
 
-/* The messages of one side are useless to another, and in another connection: every field of what is
- * proved counts. */
+/* The messages of one side are useless to another, and in another connection: every field of what
+ * is proved counts. */
 Test(transport, a_proof_is_of_one_connection_and_one_side) {
     const struct statement said = {
         .own.nonce = {1}, .peer.nonce = {2}, .role = ROLE_DIALS, .hello = {1, 2, "w1", ""}};
