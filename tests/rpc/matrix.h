@@ -171,7 +171,7 @@ static inline void on_one_tape(struct worker *w, enum way way, float *dw, float 
 
 static inline void all_bye(struct worker *w) {
     for (int r = 0; r < w->n; r++)
-        GOOD(duet_rpc_sync(w->rpc, duet_rpc_name(w->rpc, r), "bye", DUET_NO_ARGS, 0, NULL));
+        GOOD(TELL(duet_rpc_name(w->rpc, r), "bye", DUET_NO_ARGS));
 }
 
 /* No worker knows of a context any more. */

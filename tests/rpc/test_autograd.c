@@ -64,9 +64,7 @@ static void one_tape(struct worker *w) {
     all_bye(w);
 }
 
-Test(autograd, gradients_are_those_of_one_tape, .timeout = 60) {
-    WORKERS(3, one_tape, functions);
-}
+TEST_WORKERS(autograd, gradients_are_those_of_one_tape, 3, one_tape, functions)
 
 /* ---- results of all kinds ---- */
 
@@ -100,9 +98,7 @@ static void lists(struct worker *w) {
     all_bye(w);
 }
 
-Test(autograd, results_are_lists_arguments_or_unused, .timeout = 60) {
-    WORKERS(2, lists, functions);
-}
+TEST_WORKERS(autograd, results_are_lists_arguments_or_unused, 2, lists, functions)
 
 /* ---- the order of sums ---- */
 
@@ -156,9 +152,7 @@ static void same_sums(struct worker *w) {
     all_bye(w);
 }
 
-Test(autograd, sums_have_the_same_bits_in_every_order, .timeout = 60) {
-    WORKERS(3, same_sums, functions);
-}
+TEST_WORKERS(autograd, sums_have_the_same_bits_in_every_order, 3, same_sums, functions)
 
 /* ---- several contexts, and failures ---- */
 
@@ -253,9 +247,7 @@ static void refused(struct worker *w) {
     all_bye(w);
 }
 
-Test(autograd, a_refused_backward_leaves_the_graph, .timeout = 60) {
-    WORKERS(2, refused, functions);
-}
+TEST_WORKERS(autograd, a_refused_backward_leaves_the_graph, 2, refused, functions)
 
 /* ---- the masks of dropout ---- */
 
@@ -294,9 +286,7 @@ static void masks(struct worker *w) {
     duet_tensor_free(x);
 }
 
-Test(autograd, a_pass_has_the_masks_of_a_tape, .timeout = 30) {
-    WORKERS(1, masks, functions);
-}
+TEST_WORKERS(autograd, a_pass_has_the_masks_of_a_tape, 1, masks, functions)
 
 /* ---- with a duet_ddp; that it averages is shown by examples/rpc_ddp ---- */
 

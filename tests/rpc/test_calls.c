@@ -48,12 +48,10 @@ static void values(struct worker *w) {
     for (int to = 0; to < 2; to++) { /* to itself and to another */
         const char *name = duet_rpc_name(w->rpc, to);
         struct duet_rpc_value inner[] = {duet_rpc_number(0.5), duet_rpc_none()};
-        GOOD(
-            duet_rpc_sync(w->rpc, name, "echo",
-                          DUET_ARGS(duet_rpc_int(-5), duet_rpc_text("a text"),
-                                    duet_rpc_bytes("\0x", 2), duet_rpc_tensor(t),
-                                    duet_rpc_list(inner, 2), duet_rpc_tensor(n), duet_rpc_text("")),
-                          0, &got));
+        GOOD(SYNC(name, "echo",
+                  DUET_ARGS(duet_rpc_int(-5), duet_rpc_text("a text"), duet_rpc_bytes("\0x", 2),
+                            duet_rpc_tensor(t), duet_rpc_list(inner, 2), duet_rpc_tensor(n),
+                            duet_rpc_text(""))));
         MUST(got.type == DUET_RPC_LIST && got.count == 7);
         MUST(got.items[0].type == DUET_RPC_INT && got.items[0].integer == -5);
         MUST(!strcmp(got.items[1].text, "a text") && !strcmp(got.items[6].text, ""));
@@ -64,8 +62,7 @@ static void values(struct worker *w) {
         MUST(duet_tensor_type(got.items[5].tensor) == DUET_I32);
         duet_rpc_value_free(&got);
         /* A change at the other worker does not reach this tensor. */
-        GOOD(duet_rpc_sync(w->rpc, name, "scale", DUET_ARGS(duet_rpc_tensor(t), duet_rpc_int(2)), 0,
-                           &got));
+        GOOD(SYNC(name, "scale", DUET_ARGS(duet_rpc_tensor(t), duet_rpc_int(2))));
         GOOD(duet_tensor_read(t, back));
         MUST(back[2] == 3);
         GOOD(duet_tensor_read(got.tensor, back));
@@ -75,14 +72,12 @@ static void values(struct worker *w) {
     duet_tensor_free(t), duet_tensor_free(n);
 }
 
-Test(calls, carry_values, .timeout = 30) {
-    WORKERS(2, values, functions);
-}
+TEST_WORKERS(calls, carry_values, 2, values, functions)
 
 static void nested(struct worker *w) {
     struct duet_rpc_value got = {0};
     if (w->rank) return;
-    GOOD(duet_rpc_sync(w->rpc, "w1", "descend", DUET_ARGS(duet_rpc_int(60)), 0, &got));
+    GOOD(SYNC("w1", "descend", DUET_ARGS(duet_rpc_int(60))));
     MUST(got.integer == 60);
 }
 
@@ -111,9 +106,7 @@ static void many(struct worker *w) {
     duet_future_free(f[0]);
 }
 
-Test(calls, many_are_under_way_at_once, .timeout = 30) {
-    WORKERS(3, many, functions);
-}
+TEST_WORKERS(calls, many_are_under_way_at_once, 3, many, functions)
 
 /* Lists nest as deep as they are read, and no deeper; a list that holds itself ends at once. */
 static void lists(struct worker *w) {
@@ -122,55 +115,40 @@ static void lists(struct worker *w) {
     duet_rref *own;
     if (w->rank) return;
     loop[0] = duet_rpc_int(1), loop[1] = loop[2] = duet_rpc_list(loop, 3);
-    FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "echo", loop, 3, 0, &got), "more than 16 deep");
+    FAILS(DUET_USAGE, SYNC("w1", "echo", loop, 3), "more than 16 deep");
     FAILS(DUET_USAGE, duet_rref_create(&own, r, loop[1]), "more than 16 deep");
     for (int i = 1; i < 17; i++)
         deep[i] = duet_rpc_list(&deep[i - 1], 1);
     GOOD(duet_rref_create(&own, r, deep[16]));
     duet_rref_free(own);
-    GOOD(duet_rpc_sync(r, "w1", "echo", &deep[15], 1, 0, &got)); /* it comes back in a list */
+    GOOD(SYNC("w1", "echo", &deep[15], 1)); /* it comes back in a list */
     duet_rpc_value_free(&got);
-    FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "echo", &deep[16], 1, 0, &got),
+    FAILS(DUET_USAGE, SYNC("w1", "echo", &deep[16], 1),
           "rpc: worker 'w1': echo: rpc: lists nested more than 16 deep");
 }
 
-Test(calls, carry_lists_in_lists, .timeout = 30) {
-    WORKERS(2, lists, functions);
-}
+TEST_WORKERS(calls, carry_lists_in_lists, 2, lists, functions)
 
 static void wrong(struct worker *w) {
     struct duet_rpc_value got;
-    duet_rpc *r = w->rpc;
-    duet_future *late;
     if (w->rank) return;
-    FAILS(DUET_USAGE, duet_rpc_sync(r, "w7", "add", DUET_NO_ARGS, 0, &got), "worker 'w7'");
-    FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "nothing", DUET_NO_ARGS, 0, &got),
+    FAILS(DUET_USAGE, SYNC("w7", "add", DUET_NO_ARGS), "worker 'w7'");
+    FAILS(DUET_USAGE, SYNC("w1", "nothing", DUET_NO_ARGS),
           "rpc: worker 'w1': nothing: worker 'w1' has no function of this name");
-    FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "add", DUET_ARGS(duet_rpc_int(1)), 0, &got),
+    FAILS(DUET_USAGE, SYNC("w1", "add", DUET_ARGS(duet_rpc_int(1))),
           "rpc: worker 'w1': add: argument 1 is missing: the call has 1");
-    FAILS(DUET_USAGE,
-          duet_rpc_sync(r, "w1", "add", DUET_ARGS(duet_rpc_int(1), duet_rpc_text("2")), 0, &got),
+    FAILS(DUET_USAGE, SYNC("w1", "add", DUET_ARGS(duet_rpc_int(1), duet_rpc_text("2"))),
           "argument 1 is a string: it must be an integer");
     for (int i = 0; i < 12; i++) /* the threads there have the text of an earlier call */
         if (i % 3 == 2)
-            FAILS(DUET_FAILED, duet_rpc_sync(r, "w1", "silent", DUET_NO_ARGS, 0, &got),
+            FAILS(DUET_FAILED, SYNC("w1", "silent", DUET_NO_ARGS),
                   "rpc: worker 'w1': silent: it returned 1 without an error message");
         else
-            FAILS(DUET_MEMORY,
-                  duet_rpc_sync(r, "w1", "refuse", DUET_ARGS(duet_rpc_int(4)), 0, &got),
+            FAILS(DUET_MEMORY, SYNC("w1", "refuse", DUET_ARGS(duet_rpc_int(4))),
                   "rpc: worker 'w1': refuse: the cat sat on it");
-    FAILS(DUET_FAILED, duet_rpc_sync(r, "w1", "refuse", DUET_ARGS(duet_rpc_int(-3)), 0, &got),
-          "it returned -3");
-    FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "twice", DUET_NO_ARGS, 0, &got), "returns twice");
-    FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "add", DUET_ARGS(duet_rpc_tensor(NULL)), 0, &got),
-          "a tensor is NULL");
-    double began = duet_time();
-    FAILS(DUET_TIMEOUT, duet_rpc_sync(r, "w1", "nap", DUET_ARGS(duet_rpc_number(0.6)), 0.2, &got),
-          "rpc: worker 'w1': nap: no answer within 0.2 s");
-    MUST(duet_time() - began > 0.19);
-    GOOD(duet_rpc_async(&late, r, "w1", "nap", DUET_ARGS(duet_rpc_number(0.1)), -1));
-    GOOD(duet_future_wait(late, &got)); /* after the one that nobody waits for any more */
-    duet_future_free(late);
+    FAILS(DUET_FAILED, SYNC("w1", "refuse", DUET_ARGS(duet_rpc_int(-3))), "it returned -3");
+    FAILS(DUET_USAGE, SYNC("w1", "twice", DUET_NO_ARGS), "returns twice");
+    FAILS(DUET_USAGE, SYNC("w1", "add", DUET_ARGS(duet_rpc_tensor(NULL))), "a tensor is NULL");
 }
 
 Test(calls, say_what_is_wrong, .timeout = 30) {
@@ -201,9 +179,10 @@ static void futures(struct worker *w) {
     for (int i = 0; i < 3; i++)
         duet_future_free(f[i]);
     w->rpc->timeout_ns = 200 * 1000 * 1000; /* from the options: 0 means this one */
-    FAILS(DUET_TIMEOUT,
-          duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(0.6)), 0, NULL),
-          "no answer within 0.2 s");
+    double began = duet_time();
+    FAILS(DUET_TIMEOUT, TELL("w1", "nap", DUET_ARGS(duet_rpc_number(0.6))),
+          "rpc: worker 'w1': nap: no answer within 0.2 s");
+    MUST(duet_time() - began > 0.19);
     GOOD(duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(0.3)), -1, NULL));
 }
 
@@ -229,15 +208,14 @@ static void again(struct worker *w) {
     for (int life = 0; life < 5; life++) {
         if (life) GOOD(init_worker(w, 0));
         if (life == 2) GOOD(duet_group_init(&group, 0)); /* after one, and before others */
-        GOOD(duet_rpc_sync(w->rpc, duet_rpc_name(w->rpc, (w->rank + 1) % 3), "add",
-                           DUET_ARGS(duet_rpc_int(life), duet_rpc_int(w->rank)), 0, &got));
+        GOOD(SYNC(duet_rpc_name(w->rpc, (w->rank + 1) % 3), "add",
+                  DUET_ARGS(duet_rpc_int(life), duet_rpc_int(w->rank))));
         MUST(got.integer == life + w->rank);
         duet_rpc_give_device(w->rpc, w->device); /* a group's calls do not, and others call here */
         if (group) MUST(sum_is(w, group) == 3);
         GOOD(duet_rpc_take_device(w->rpc, w->device));
         GOOD(duet_rpc_shutdown(&w->rpc, 1, 20));
-        FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, "w0", "add", DUET_NO_ARGS, 0, &got),
-              "no worker was given");
+        FAILS(DUET_USAGE, SYNC("w0", "add", DUET_NO_ARGS), "no worker was given");
     }
     duet_group_destroy(&group);
 }

@@ -27,18 +27,17 @@ static void one_dies(struct worker *w) {
         GOOD(duet_rref_wait(r, 0));
         GOOD(duet_rpc_async(&f, w->rpc, "w2", "nap", DUET_ARGS(duet_rpc_number(9)), 0));
         double began = duet_time();
-        FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w2", "die", DUET_NO_ARGS, 0, &got),
+        FAILS(DUET_PEER, SYNC("w2", "die", DUET_NO_ARGS),
               "rpc: die: worker 'w2' is gone: its process has ended");
         MUST(duet_time() - began < 1, "%g s", duet_time() - began);
         FAILS(DUET_PEER, duet_future_wait(f, &got), "rpc: nap: worker 'w2' is gone");
-        FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w2", "pid", DUET_NO_ARGS, 0, &got), "w2");
+        FAILS(DUET_PEER, SYNC("w2", "pid", DUET_NO_ARGS), "w2");
         duet_future_free(f);
         FAILS(DUET_PEER, duet_rref_sync(r, "add", DUET_NO_ARGS, 0, &got), "worker 'w2'");
         FAILS(DUET_PEER, duet_rref_to_here(r, 0, &got), "worker 'w2' is gone");
         FAILS(DUET_PEER, duet_rref_wait(r, 0), "worker 'w2' is gone");
         FAILS(DUET_PEER, duet_remote(&other, w->rpc, "w2", "Thing", DUET_NO_ARGS, 0), "'w2'");
-        FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w0", "nap", DUET_ARGS(duet_rpc_rref(r)), 0, &got),
-              "'w2'");
+        FAILS(DUET_PEER, SYNC("w0", "nap", DUET_ARGS(duet_rpc_rref(r))), "'w2'");
         duet_rref_free(r);
     }
     FAILS(DUET_PEER, duet_rpc_shutdown(&w->rpc, 1, 0), "worker 'w");
@@ -57,7 +56,7 @@ static void one_stops(struct worker *w) {
     int code = DUET_OK;
     if (w->rank == 0) {
         GOOD(duet_remote(&r, w->rpc, "w1", "Thing", DUET_NO_ARGS, 0));
-        GOOD(duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, 0, &got));
+        GOOD(SYNC("w1", "pid", DUET_NO_ARGS));
         kill((pid_t)got.integer, SIGSTOP);
         while (!code) /* the signal takes its time to reach all threads there */
             code = duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, 0.3, NULL);
@@ -74,9 +73,7 @@ static void one_stops(struct worker *w) {
     GOOD(duet_rpc_shutdown(&w->rpc, 1, 0));
 }
 
-Test(faults, a_stopped_worker_is_waited_for, .timeout = 30) {
-    alone(3, one_stops, NULL);
-}
+TEST_ALONE(faults, a_stopped_worker_is_waited_for, 3, one_stops, NULL)
 
 /* ---- one leaves ---- */
 
@@ -90,16 +87,13 @@ static void two_stay(struct worker *w) {
     FAILS(DUET_PEER, duet_rpc_shutdown(&w->rpc, 1, 0), "worker 'w1' has left");
 }
 
-Test(faults, a_graceful_end_names_who_has_left, .timeout = 30) {
-    alone(3, two_stay, NULL);
-}
+TEST_ALONE(faults, a_graceful_end_names_who_has_left, 3, two_stay, NULL)
 
 /* w0 leaves while calls in both directions run. */
 static void one_leaves_at_once(struct worker *w) {
     duet_future *f;
     if (w->rank == 1) {
-        FAILS(DUET_PEER,
-              duet_rpc_sync(w->rpc, "w0", "nap", DUET_ARGS(duet_rpc_number(0.3)), 0, NULL),
+        FAILS(DUET_PEER, TELL("w0", "nap", DUET_ARGS(duet_rpc_number(0.3))),
               "rpc: nap: worker 'w0' has left");
         raise(SIGKILL); /* its nap is long */
     }
@@ -111,9 +105,8 @@ static void one_leaves_at_once(struct worker *w) {
     MUST(duet_time() - began < 10 && !w->rpc);
 }
 
-Test(faults, leaving_at_once_waits_for_no_call_from_here, .timeout = 30) {
-    alone(2, one_leaves_at_once, (int[]){0, SIGKILL});
-}
+TEST_ALONE(faults, leaving_at_once_waits_for_no_call_from_here, 2, one_leaves_at_once,
+           (int[]){0, SIGKILL})
 
 /* A graceful shutdown also waits for calls of others that nobody waits for. */
 static void all_leave(struct worker *w) {
@@ -128,9 +121,7 @@ static void all_leave(struct worker *w) {
     MUST(duet_time() - began > 0.15, "%g s", duet_time() - began);
 }
 
-Test(faults, leaving_together_waits_for_all_calls, .timeout = 30) {
-    alone(2, all_leave, NULL);
-}
+TEST_ALONE(faults, leaving_together_waits_for_all_calls, 2, all_leave, NULL)
 
 /* One worker does not call it: the others' shutdown ends at its deadline, and names it. */
 static void comes_late(struct worker *w) {
@@ -160,7 +151,7 @@ static void call_own(struct worker *w) {
     GOOD(duet_autograd_pass(&t, c, NULL, 1));
     for (int i = 0; i < 4; i++) {
         const char *to = i / 2 ? "w1" : "w0", *name = i % 2 ? "duet.leave" : "duet.nothing";
-        REFUSED(duet_rpc_sync(w->rpc, to, name, DUET_NO_ARGS, 0, NULL));
+        REFUSED(TELL(to, name, DUET_NO_ARGS));
         REFUSED(duet_rpc_async(&future, w->rpc, to, name, DUET_NO_ARGS, 0));
         REFUSED(duet_remote(&r, w->rpc, to, name, DUET_NO_ARGS, 0));
         REFUSED(duet_autograd_sync(t, to, name, DUET_NO_ARGS, 0, NULL));
@@ -193,19 +184,15 @@ static void too_late(struct worker *w) {
     for (int i = 0; i < 5; i++) /* the answers still come, while other calls are made */
         FAILS(DUET_TIMEOUT, duet_rpc_sync(w->rpc, "w1", "nap", &s, 1, 0.01, &got),
               "rpc: worker 'w1': nap: "); /* or it says that its caller has given up */
-    GOOD(duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(0.1)), 0, &got));
+    GOOD(SYNC("w1", "nap", DUET_ARGS(duet_rpc_number(0.1))));
     MUST(got.integer == 7);
-    FAILS(DUET_USAGE,
-          duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_bytes("", most)), 0, &got),
+    FAILS(DUET_USAGE, SYNC("w1", "nap", DUET_ARGS(duet_rpc_bytes("", most))),
           "rpc: values of more than 18253611008 bytes do not go in a message");
-    FAILS(DUET_USAGE,
-          duet_rpc_sync(w->rpc, "w1", "size", DUET_ARGS(duet_rpc_int((int64_t)most)), 0, &got),
+    FAILS(DUET_USAGE, SYNC("w1", "size", DUET_ARGS(duet_rpc_int((int64_t)most))),
           "rpc: worker 'w1': size: rpc: values of");
 }
 
-Test(faults, a_value_that_was_not_made_in_time_is_none, .timeout = 30) {
-    WORKERS(2, too_late, functions);
-}
+TEST_WORKERS(faults, a_value_that_was_not_made_in_time_is_none, 2, too_late, functions)
 
 /* ---- init ---- */
 

@@ -61,8 +61,8 @@ static int some_call(struct worker *w, struct rng *rng) {
     switch (below(rng, 4)) {
     case 0: return objects(w, to);
     case 1: return in_flight(w, to, value);
-    case 2: return duet_rpc_sync(w->rpc, to, "relay", DUET_ARGS(duet_rpc_text(third)), 0, NULL);
-    default: return duet_rpc_sync(w->rpc, to, "echo", &value, 1, 0, NULL);
+    case 2: return TELL(to, "relay", DUET_ARGS(duet_rpc_text(third)));
+    default: return TELL(to, "echo", &value, 1);
     }
 }
 

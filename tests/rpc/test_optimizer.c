@@ -109,6 +109,4 @@ static void subset(struct worker *w) {
     all_bye(w);
 }
 
-Test(optimizer, distributed_ones_step_at_the_owners, .timeout = 60) {
-    WORKERS(2, subset, of_three);
-}
+TEST_WORKERS(optimizer, distributed_ones_step_at_the_owners, 2, subset, of_three)

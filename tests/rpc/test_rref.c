@@ -92,38 +92,35 @@ static void objects(struct worker *w) {
     proxies(c);
     /* Passed on: to another worker, to the owner, to itself; and back. */
     for (int to = 0; to < 3; to++) {
-        GOOD(duet_rpc_sync(w->rpc, duet_rpc_name(w->rpc, to), "use", DUET_ARGS(duet_rpc_rref(c)), 0,
-                           &got));
+        GOOD(SYNC(duet_rpc_name(w->rpc, to), "use", DUET_ARGS(duet_rpc_rref(c))));
         MUST(got.integer == 18 + 10 * to);
     }
     FAILS(DUET_USAGE, duet_rref_to_here(c, 0, &got), "object of 'Thing'");
     FAILS(DUET_USAGE, duet_rref_sync(c, "sub", DUET_NO_ARGS, 0, &got),
           "no function of this name: Thing.sub");
-    FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, "w1", "Thing", DUET_ARGS(duet_rpc_int(1)), 0, &got),
+    FAILS(DUET_USAGE, SYNC("w1", "Thing", DUET_ARGS(duet_rpc_int(1))),
           "rpc: worker 'w1': Thing: it returns an object: call it with duet_remote");
     /* In lists, twice, and round by way of a worker that is not the owner. */
     struct duet_rpc_value both[] = {duet_rpc_rref(c), duet_rpc_rref(c)}, inner;
-    GOOD(duet_rpc_sync(w->rpc, "w2", "echo", DUET_ARGS(duet_rpc_list(both, 2)), 0, &got));
+    GOOD(SYNC("w2", "echo", DUET_ARGS(duet_rpc_list(both, 2))));
     for (int i = 0; i < 2; i++) {
         GOOD(duet_rref_sync(got.items[0].items[i].rref, "add", DUET_ARGS(duet_rpc_int(i)), 0,
                             &inner));
         MUST(inner.integer == 38 + i);
     }
     duet_rpc_value_free(&got);
-    GOOD(duet_rpc_sync(w->rpc, "w2", "keep", DUET_ARGS(duet_rpc_rref(c)), 0, &got));
+    GOOD(SYNC("w2", "keep", DUET_ARGS(duet_rpc_rref(c))));
     MUST(got.type == DUET_RPC_RREF && duet_rref_owner(got.rref) == 1);
     duet_rref_free(c);
     lives(w, "w1", 1);
     duet_rpc_value_free(&got); /* now only w2 has it */
     lives(w, "w1", 1);
-    GOOD(duet_rpc_sync(w->rpc, "w2", "keep", DUET_ARGS(duet_rpc_none()), 0, NULL));
+    GOOD(TELL("w2", "keep", DUET_ARGS(duet_rpc_none())));
     lives(w, "w1", 0);
     MUST(w->rpc->life.objects == 0);
 }
 
-Test(rref, an_object_lives_as_long_as_anybody_has_it, .timeout = 60) {
-    WORKERS(3, objects, functions);
-}
+TEST_WORKERS(rref, an_object_lives_as_long_as_anybody_has_it, 3, objects, functions)
 
 static void wrong(struct worker *w) {
     struct duet_rpc_value got;
@@ -176,9 +173,7 @@ static void values(struct worker *w) {
     lives(w, "w1", 0);
 }
 
-Test(rref, values_and_what_goes_wrong, .timeout = 60) {
-    WORKERS(2, values, functions);
-}
+TEST_WORKERS(rref, values_and_what_goes_wrong, 2, values, functions)
 
 /* ---- what keeps what: without a device, which would also keep an object ---- */
 
@@ -216,11 +211,10 @@ static void not_sent(struct worker *w) {
     for (int to = 0; to < 3; to++) {
         const char *name = duet_rpc_name(w->rpc, to);
         const struct duet_rpc_value args[] = {duet_rpc_rref(own), duet_rpc_rref(other), bad};
-        FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, name, "seen", args, 3, 0, NULL),
-              "a string is NULL");
-        FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, name, "none", args, 2, 0, NULL), "no function");
+        FAILS(DUET_USAGE, TELL(name, "seen", args, 3), "a string is NULL");
+        FAILS(DUET_USAGE, TELL(name, "none", args, 2), "no function");
     }
-    FAILS(DUET_FAILED, duet_rpc_sync(w->rpc, "w1", "gives", &one, 1, 0, NULL), "after its result");
+    FAILS(DUET_FAILED, TELL("w1", "gives", &one, 1), "after its result");
     duet_rref_free(own);
     duet_rref_free(other);
     lives(w, "w0", 0);

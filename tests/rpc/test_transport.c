@@ -35,7 +35,7 @@ static void talk(struct worker *w) {
     duet_tensor *t = tensor_of(w, FLOATS, there);
     for (int r = 0; r < w->n; r++) {
         const char *name = duet_rpc_name(w->rpc, r);
-        GOOD(duet_rpc_sync(w->rpc, name, "echo", DUET_ARGS(duet_rpc_tensor(t)), 0, &got));
+        GOOD(SYNC(name, "echo", DUET_ARGS(duet_rpc_tensor(t))));
         GOOD(duet_tensor_read(got.items[0].tensor, back));
         MUST(!memcmp(there, back, sizeof there));
         duet_rpc_value_free(&got);

@@ -32,6 +32,10 @@
 #define FAILS(code_, call, words) \
     MUST((call) == (code_) && strstr(duet_error(), words), "wanted: %s", words)
 
+/* A call by this worker, with or without a place for its result. */
+#define SYNC(to_, ...) duet_rpc_sync(w->rpc, (to_), __VA_ARGS__, 0, &got)
+#define TELL(to_, ...) duet_rpc_sync(w->rpc, (to_), __VA_ARGS__, 0, NULL)
+
 #ifdef CUDA_EMULATION
 static const char worker_kind[] = "cuda";
 enum { WORKER_MEMORY = 96 << 20 }; /* the workspace of a GPU is 64 MiB */
@@ -186,6 +190,10 @@ static inline void run_workers(int n, void (*body)(struct worker *w)) {
 #define HAVE(own_) have((own_), sizeof(own_) / sizeof *(own_))
 #define WORKERS(n_, body_, own_) (HAVE(own_), run_workers((n_), (body_)))
 #define COMMON_WORKERS(n_, body_) (have(NULL, 0), run_workers((n_), (body_)))
+#define TEST_WORKERS(suite_, name_, n_, body_, own_) \
+    Test(suite_, name_, .timeout = 60) {             \
+        WORKERS(n_, body_, own_);                    \
+    }
 
 /* ---- workers that are no ranks of a launcher, which would end all when one dies ---- */
 
@@ -226,11 +234,16 @@ static inline void alone(int n, void (*body)(struct worker *w), const int *statu
     }
 }
 
+#define TEST_ALONE(suite_, name_, n_, body_, ...) \
+    Test(suite_, name_, .timeout = 30) {          \
+        alone(n_, body_, __VA_ARGS__);            \
+    }
+
 /* ---- inside a worker ---- */
 
 static inline int64_t ask(struct worker *w, const char *to, const char *function) {
     struct duet_rpc_value got;
-    GOOD(duet_rpc_sync(w->rpc, to, function, DUET_NO_ARGS, 0, &got));
+    GOOD(SYNC(to, function, DUET_NO_ARGS));
     return got.integer;
 }
 
