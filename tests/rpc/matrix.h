@@ -118,22 +118,29 @@ static inline duet_var *mean_of_squares(duet_tape *t, duet_var *y) {
     return duet_mean(t, duet_multiply(t, y, y), NULL, 0, 0);
 }
 
+static inline duet_var *leaf_of(struct worker *w, duet_tape *t, const float *values) {
+    duet_tensor *x = rows(w, values);
+    GOOD(duet_autograd_keep(t, x));
+    return duet_leaf(t, x);
+}
+
 /* A context with one pass, which has some rows as a leaf. */
 struct pass {
     duet_autograd_context *context;
     duet_tape *tape;
-    duet_tensor *x;
     duet_var *leaf;
 };
 
 static inline struct pass begin_pass(struct worker *w, const float *values) {
-    struct pass p = {.x = rows(w, values)};
+    struct pass p;
     GOOD(duet_autograd_context_create(&p.context, w->rpc));
     GOOD(duet_autograd_pass(&p.tape, p.context, NULL, ROWS));
-    GOOD(duet_autograd_keep(p.tape, p.x));
-    p.leaf = duet_leaf(p.tape, p.x);
+    p.leaf = leaf_of(w, p.tape, values);
     return p;
 }
+
+/* A call with vars, whose result is y. */
+#define VARS(tape_, to_, ...) duet_autograd_sync((tape_), (to_), __VA_ARGS__, 0, &y)
 
 /* The gradient of a var of this tape. */
 static inline void read_grad(duet_tape *t, const duet_var *x, float *out) {

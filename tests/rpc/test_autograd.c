@@ -24,10 +24,9 @@ static void through(struct worker *w, int method, const char *to, const char *ow
     if (method)
         of_layer(w, t, to, h, &y);
     else if (owner)
-        GOOD(duet_autograd_sync(t, to, "pass_on", DUET_ARGS(duet_rpc_var(h), duet_rpc_text(owner)),
-                                0, &y));
+        GOOD(VARS(t, to, "pass_on", DUET_ARGS(duet_rpc_var(h), duet_rpc_text(owner))));
     else
-        GOOD(duet_autograd_sync(t, to, "forward", DUET_ARGS(duet_rpc_var(h)), 0, &y));
+        GOOD(VARS(t, to, "forward", DUET_ARGS(duet_rpc_var(h))));
     MUST(y.type == DUET_RPC_VAR);
     duet_var *loss = mean_of_squares(t, y.var);
     FAILS(DUET_USAGE, duet_backward(t, loss, NULL), "with duet_autograd_backward");
@@ -75,7 +74,7 @@ static void lists(struct worker *w) {
     const struct pass p = begin_pass(w, X);
     duet_tape *t = p.tape;
     duet_var *leaf = p.leaf;
-    GOOD(duet_autograd_sync(t, "w1", "mirror", DUET_ARGS(duet_rpc_var(leaf)), 0, &y));
+    GOOD(VARS(t, "w1", "mirror", DUET_ARGS(duet_rpc_var(leaf))));
     MUST(y.count == 3 && y.items[0].type == DUET_RPC_VAR && y.items[2].integer == 7);
     /* Its result is unused, so backward neither goes there nor waits for it. */
     GOOD(duet_autograd_sync(t, "w1", "forward", DUET_ARGS(duet_rpc_var(leaf)), 0, &unused));
@@ -116,9 +115,7 @@ static void sum_once(struct worker *w, unsigned seed, float *w0, float *w1) {
         float values[ROWS * IN];
         for (int k = 0; k < ROWS * IN; k++)
             values[k] = X[k] * (i % 3 == 2 ? -1e7f : i % 3 == 1 ? 1e7f : 1) + (float)i;
-        duet_tensor *x = rows(w, values);
-        GOOD(duet_autograd_keep(t, x));
-        struct duet_rpc_value arg = duet_rpc_var(duet_leaf(t, x));
+        struct duet_rpc_value arg = duet_rpc_var(leaf_of(w, t, values));
         seed = seed * 1103515245 + 12345;
         if (i % 2)
             GOOD(duet_autograd_async(&f[i], t, "w1", "forward",
@@ -154,52 +151,61 @@ static void same_sums(struct worker *w) {
 
 TEST_WORKERS(autograd, sums_have_the_same_bits_in_every_order, 3, same_sums, functions)
 
-/* ---- several contexts, and failures ---- */
+/* ---- refused calls, which change nothing; several contexts; a worker that leaves ---- */
 
 static void wrong(struct worker *w) {
-    duet_autograd_context *c[2];
-    duet_tape *t[2];
-    duet_var *loss[2];
-    float dw[2][OUT * IN];
-    if (w->rank) return;
-    for (int i = 0; i < 2; i++) {
-        struct duet_rpc_value y;
-        GOOD(duet_autograd_context_create(&c[i], w->rpc));
+    const float turned[ROWS * IN] = {2, -3, 0.1f, 5, 0.3f, 7, -0.7f, 0.9f, 1.1f, 1.3f, -11, 1};
+    duet_autograd_context *c[3]; /* two passes of one, and one of another */
+    duet_tape *t[3];
+    duet_var *out[3], *root[3];
+    struct duet_rpc_value y;
+    float once[OUT * IN], twice[OUT * IN], other[OUT * IN];
+    GOOD(duet_autograd_context_create(&c[0], w->rpc));
+    GOOD(duet_autograd_context_create(&c[2], w->rpc));
+    c[1] = c[0];
+    for (int i = 0; i < 3; i++) {
         GOOD(duet_autograd_pass(&t[i], c[i], NULL, ROWS));
-        float turned[ROWS * IN];
-        for (int k = 0; k < ROWS * IN; k++)
-            turned[k] = X[(k + i) % (ROWS * IN)];
-        duet_tensor *x = rows(w, turned);
-        GOOD(duet_autograd_keep(t[i], x));
-        GOOD(duet_autograd_sync(t[i], "w1", "forward", DUET_ARGS(duet_rpc_tensor(x)), 0, &y));
-        loss[i] = duet_sum(t[i], y.var, NULL, 0, 0);
+        duet_var *leaf = leaf_of(w, t[i], i == 2 ? turned : X);
+        GOOD(VARS(t[i], "w1", "forward", DUET_ARGS(duet_rpc_var(leaf))));
+        out[i] = y.var;
+        root[i] = duet_sum(t[i], y.var, NULL, 0, 0);
     }
-    FAILS(DUET_USAGE, duet_autograd_backward(c[0], &loss[1], 1, 0), "is not a var of");
+    FAILS(DUET_USAGE, duet_autograd_backward(c[0], out, 1, 0), "only for scalar outputs");
+    FAILS(DUET_USAGE, duet_autograd_backward(c[0], (duet_var *[]){root[0], out[1]}, 2, 0),
+          "scalar");
+    FAILS(DUET_USAGE, duet_autograd_backward(c[0], (duet_var *[]){root[0], root[0]}, 2, 0),
+          "are the same");
+    FAILS(DUET_USAGE, duet_autograd_backward(c[0], root + 2, 1, 0), "is not a var of");
     FAILS(DUET_USAGE, duet_tape_begin(t[0], NULL, 1, DUET_TRAIN), "duet_autograd_backward");
-    for (int i = 1; i >= 0; i--)
-        GOOD(duet_autograd_backward(c[i], &loss[i], 1, 1));
-    for (int i = 0; i < 2; i++)
-        GOOD(read_gradient(t[i], "w1", dw[i]));
-    MUST(dw[0][0] == X[0] + X[4] + X[8] && dw[1][0] == X[1] + X[5] + X[9]);
+    GOOD(duet_autograd_backward(c[2], root + 2, 1, 1));
+    GOOD(duet_autograd_backward(c[0], root + 1, 1, 0));
+    GOOD(read_gradient(t[0], "w1", once));
+    FAILS(DUET_USAGE, duet_autograd_backward(c[0], root, 2, 0), "a second time");
+    GOOD(duet_autograd_backward(c[0], root, 1, 0));
+    GOOD(read_gradient(t[0], "w1", twice));
+    for (int i = 0; i < OUT * IN; i++)
+        MUST(twice[i] == once[i] + once[i]);
+    GOOD(read_gradient(t[2], "w1", other));
+    MUST(once[0] == X[0] + X[4] + X[8] && other[0] == X[1] + X[5] + X[9]);
     duet_autograd_context_free(c[0]);
+    becomes(w, "w1", "contexts", 1);
     duet_tensor *x = rows(w, X);
-    FAILS(DUET_USAGE,
-          duet_autograd_sync(t[1], "w1", "forward",
-                             DUET_ARGS(duet_rpc_tensor(x), duet_rpc_text("")), 0, NULL),
+    FAILS(DUET_USAGE, VARS(t[2], "w1", "forward", DUET_ARGS(duet_rpc_tensor(x), duet_rpc_text(""))),
           "argument 1 is a string");
-    duet_var *plain = duet_input(t[1], x);
-    FAILS(DUET_USAGE, duet_autograd_backward(c[1], &plain, 1, 0), "requires_grad not set");
+    duet_var *plain = duet_input(t[2], x);
+    FAILS(DUET_USAGE, duet_autograd_backward(c[2], &plain, 1, 0), "requires_grad not set");
     duet_rpc_sync(w->rpc, "w1", "leave", DUET_NO_ARGS, 5, NULL);
     double began = duet_time();
-    FAILS(DUET_PEER, duet_autograd_backward(c[1], &loss[1], 1, 0), "worker 'w1' is gone");
+    FAILS(DUET_PEER, duet_autograd_backward(c[2], root + 2, 1, 0), "worker 'w1' is gone");
     MUST(duet_time() - began < 5);
+    FAILS(DUET_USAGE, duet_tape_accumulate(t[2], 2), "duet_tape_accumulate: this tape belongs to");
     duet_tensor_free(x);
-    duet_autograd_context_free(c[1]);
+    duet_autograd_context_free(c[2]);
     GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
 }
 
 static void wrong_or_wait(struct worker *w) {
-    wrong(w);
+    if (!w->rank) wrong(w);
     duet_rpc_give_device(w->rpc, w->device);
     if (w->rank) usleep(30000000); /* until it is told to leave */
 }
@@ -209,80 +215,31 @@ Test(autograd, says_what_is_wrong, .timeout = 60) {
     WORKERS(2, wrong_or_wait, functions);
 }
 
-/* ---- a refused call changes nothing ---- */
-
-static duet_var *through_w1(struct worker *w, duet_tape *t) {
-    struct duet_rpc_value y;
-    duet_tensor *x = rows(w, X);
-    GOOD(duet_autograd_keep(t, x));
-    GOOD(duet_autograd_sync(t, "w1", "forward", DUET_ARGS(duet_rpc_var(duet_leaf(t, x))), 0, &y));
-    return y.var;
-}
-
-static void refused(struct worker *w) {
-    duet_autograd_context *c;
-    duet_tape *t[2];
-    duet_var *y[2], *root[2];
-    float once[OUT * IN], twice[OUT * IN];
-    if (w->rank) return;
-    GOOD(duet_autograd_context_create(&c, w->rpc));
-    for (int i = 0; i < 2; i++) {
-        GOOD(duet_autograd_pass(&t[i], c, NULL, ROWS));
-        y[i] = through_w1(w, t[i]);
-        root[i] = duet_sum(t[i], y[i], NULL, 0, 0);
-    }
-    FAILS(DUET_USAGE, duet_autograd_backward(c, y, 1, 0), "only for scalar outputs");
-    FAILS(DUET_USAGE, duet_autograd_backward(c, (duet_var *[]){root[0], y[1]}, 2, 0), "scalar");
-    FAILS(DUET_USAGE, duet_autograd_backward(c, (duet_var *[]){root[0], root[0]}, 2, 0),
-          "are the same");
-    GOOD(duet_autograd_backward(c, root + 1, 1, 0));
-    GOOD(read_gradient(t[0], "w1", once));
-    FAILS(DUET_USAGE, duet_autograd_backward(c, root, 2, 0), "a second time");
-    GOOD(duet_autograd_backward(c, root, 1, 0));
-    GOOD(read_gradient(t[0], "w1", twice));
-    for (int i = 0; i < OUT * IN; i++)
-        MUST(twice[i] == once[i] + once[i]);
-    duet_autograd_context_free(c);
-    none_left(w);
-    all_bye(w);
-}
-
-TEST_WORKERS(autograd, a_refused_backward_leaves_the_graph, 2, refused, functions)
-
 /* ---- the masks of dropout ---- */
 
-static void read_mask(duet_tape *t, duet_tensor *ones, float *out) {
+static void read_mask(duet_tape *t, duet_var *x, float *out) {
     duet_tensor *value;
-    GOOD(duet_var_value(&value, t, duet_dropout(t, duet_leaf(t, ones), 0.5)));
+    GOOD(duet_var_value(&value, t, duet_dropout(t, x, 0.5)));
     GOOD(duet_tensor_read(value, out));
     duet_tensor_free(value);
 }
 
 /* A pass has the masks of a tape that is drawn alike, and no seed of its own. */
 static void masks(struct worker *w) {
-    duet_autograd_context *c;
-    duet_tape *refuses, *t, *plain;
-    float ones[ROWS * IN], wanted[ROWS * IN], is[ROWS * IN];
-    for (int i = 0; i < ROWS * IN; i++)
-        ones[i] = 1;
-    duet_tensor *x = rows(w, ones);
-    GOOD(duet_autograd_context_create(&c, w->rpc));
-    GOOD(duet_autograd_pass(&refuses, c, NULL, ROWS));
-    FAILS(DUET_USAGE, duet_tape_accumulate(refuses, 2),
-          "duet_tape_accumulate: this tape belongs to");
-    duet_tape_seed(refuses, 99);
-    FAILS(DUET_USAGE, duet_tape_error(refuses), "duet_tape_seed: this tape belongs to");
-    duet_autograd_context_free(c);
-    GOOD(duet_autograd_context_create(&c, w->rpc));
-    GOOD(duet_autograd_pass(&t, c, NULL, ROWS));
+    const struct pass p = begin_pass(w, X);
+    duet_tensor *x = rows(w, X);
+    duet_tape *plain;
+    float wanted[ROWS * IN], is[ROWS * IN];
     GOOD(duet_tape_create(&plain, w->device));
-    plain->passes = t->passes - 1;
+    plain->passes = p.tape->passes - 1;
     GOOD(duet_tape_begin(plain, NULL, ROWS, DUET_TRAIN));
-    read_mask(plain, x, wanted);
-    read_mask(t, x, is);
-    MUST(!memcmp(is, wanted, sizeof is) && memcmp(is, ones, sizeof is));
+    read_mask(plain, duet_leaf(plain, x), wanted);
+    read_mask(p.tape, p.leaf, is);
+    MUST(!memcmp(is, wanted, sizeof is) && memcmp(is, X, sizeof is));
+    duet_tape_seed(p.tape, 99);
+    FAILS(DUET_USAGE, duet_tape_error(p.tape), "duet_tape_seed: this tape belongs to");
     duet_tape_free(plain);
-    duet_autograd_context_free(c);
+    duet_autograd_context_free(p.context);
     duet_tensor_free(x);
 }
 
@@ -314,9 +271,7 @@ static void ddp_of_one(struct worker *w) {
     duet_tape *t;
     GOOD(duet_autograd_context_create(&c, w->rpc));
     GOOD(duet_autograd_pass(&t, c, averaged, ROWS));
-    duet_tensor *x = rows(w, X);
-    GOOD(duet_autograd_keep(t, x));
-    duet_var *loss = mean_of_squares(t, duet_linear(t, duet_input(t, x), 0, -1));
+    duet_var *loss = mean_of_squares(t, duet_linear(t, leaf_of(w, t, X), 0, -1));
     GOOD(duet_autograd_sync(t, "w0", "pass_of_ddp", DUET_NO_ARGS, 0, NULL));
     GOOD(duet_autograd_backward(c, &loss, 1, 1));
     GOOD(duet_tensor_read(duet_params_grad(averaged, 0), is));

@@ -44,8 +44,7 @@ static const struct duet_rpc_function of_three[] = {F(scaled), NAMED("param", on
 static void step_there(struct worker *w, duet_distributed_optimizer *o, int with_bias) {
     const struct pass p = begin_pass(w, X);
     struct duet_rpc_value y;
-    GOOD(duet_autograd_sync(p.tape, "w1", "scaled",
-                            DUET_ARGS(duet_rpc_tensor(p.x), duet_rpc_int(with_bias)), 0, &y));
+    GOOD(VARS(p.tape, "w1", "scaled", DUET_ARGS(duet_rpc_var(p.leaf), duet_rpc_int(with_bias))));
     duet_var *loss = mean_of_squares(p.tape, y.var);
     GOOD(duet_autograd_backward(p.context, &loss, 1, 0));
     GOOD(duet_distributed_optimizer_step(o, p.context));
