@@ -8,13 +8,16 @@
 enum { ROWS = 3, IN = 4, OUT = 2 };
 
 static float weight[OUT][IN] = {{0.5f, -1, 0.25f, 3}, {0.125f, 2, -0.75f, 1}};
-static const struct duet_param one_param = {"w", 2, {OUT, IN}, &weight[0][0]};
+static float bias[OUT] = {0.5f, -0.25f}, factor[OUT] = {2, -3};
+static const struct duet_param three_params[] = {
+    {"w", 2, {OUT, IN}, &weight[0][0]}, {"b", 1, {OUT}, bias}, {"factor", 1, {OUT}, factor}};
 
-/* Each worker has one matrix, made before its first call. */
+/* Each worker has one matrix, and two other parameters for test_optimizer.c, made before its first
+ * call. */
 static duet_params *matrix(duet_rpc_call *call) {
     static duet_params *params;
     if (params || !call) return params;
-    GOOD(duet_params_create(&params, worker_here.device, &one_param, 1));
+    GOOD(duet_params_create(&params, worker_here.device, three_params, 3));
     return params;
 }
 
@@ -81,10 +84,11 @@ FUNCTION(gradient) {
     return code;
 }
 
-/* A reference to it; its value. */
+/* A reference to one of them. */
 FUNCTION(parameter) {
     duet_rref *r;
-    int code = duet_rref_create_param(&r, duet_rpc_of_call(call), matrix(call), 0);
+    int code = duet_rref_create_param(&r, duet_rpc_of_call(call), matrix(call),
+                                      (int)duet_rpc_arg_int(call, 0));
     if (code) return code;
     code = duet_rpc_return(call, duet_rpc_rref(r));
     duet_rref_free(r);
@@ -159,7 +163,7 @@ static inline void on_one_tape(struct worker *w, enum way way, float *dw, float 
     duet_params *params;
     duet_tensor *x = rows(w, X), *leaf_of;
     GOOD(duet_tensor_create(&leaf_of, w->device, DUET_F32, 2, (int[]){OUT, IN}, weight));
-    GOOD(duet_params_create(&params, w->device, &one_param, 1));
+    GOOD(duet_params_create(&params, w->device, three_params, 1));
     GOOD(duet_tape_create(&t, w->device));
     GOOD(duet_tape_begin(t, params, ROWS, DUET_TRAIN));
     duet_var *leaf = duet_leaf(t, x), *h = duet_tanh(t, leaf), *W = duet_leaf(t, leaf_of);

@@ -265,7 +265,7 @@ static void ddp_of_one(struct worker *w) {
     duet_autograd_context *c;
     duet_tensor *grad;
     snprintf(job, sizeof job, "rpc-contexts-%d", (int)getpid());
-    GOOD(duet_params_create(&averaged, w->device, &one_param, 1));
+    GOOD(duet_params_create(&averaged, w->device, three_params, 1));
     GOOD(duet_group_join(&group, job, 0, 1, 0));
     GOOD(duet_ddp_create(&ddp, group, averaged, NULL));
     duet_tape *t;

@@ -239,18 +239,11 @@ Test(lifetime, holds_in_all_orders_of_messages, .timeout = 60) {
     explore(2, (int[]){1, 2, 1}); /* everybody, and A twice */
 }
 
-static int gone_freed;
-static void note_freed(void *context, uint64_t rref, void *value) {
-    (void)context, (void)value;
-    gone_freed += rref == OBJECT;
-}
-static void to_nobody(void *context, int to, const struct life_message *m) {
-    (void)context, (void)to, (void)m;
-}
-
 /* A dead worker's references are gone, nobody counts for it again, and others' objects stay. */
 Test(lifetime, a_dead_worker_has_nothing) {
-    struct life o = {.self = O, .emit = to_nobody, .free = note_freed};
+    struct state s = {0};
+    struct life o = {.self = O, .emit = emit, .free = freed, .context = (void *)(intptr_t)O};
+    now = &s;
     life_hold(&o, OBJECT);
     life_count(&o, OBJECT, A);
     life_count(&o, OBJECT, C);
@@ -258,9 +251,9 @@ Test(lifetime, a_dead_worker_has_nothing) {
     life_gone(&o, C);
     life_deliver(&o, A, &(struct life_message){LIFE_HOLD, C, OBJECT});
     life_deliver(&o, C, &(struct life_message){LIFE_DROP, C, OBJECT});
-    cr_assert_eq(gone_freed, 0);
+    cr_assert_eq(s.freed, 0);
     life_gone(&o, A);
-    cr_assert_eq(gone_freed, 1);
+    cr_assert_eq(s.freed, 1);
     cr_assert_eq(o.objects, 0);
     life_close(&o);
 }

@@ -2,44 +2,17 @@
  * even if each has only some parameters, and if some have no gradient. */
 #include "tests/rpc/matrix.h"
 
-static float bias[OUT] = {0.5f, -0.25f}, factor[OUT] = {2, -3};
-static const struct duet_param three_params[] = {
-    {"w", 2, {OUT, IN}, &weight[0][0]}, {"b", 1, {OUT}, bias}, {"factor", 1, {OUT}, factor}};
-
-static duet_params *three(duet_rpc_call *call) {
-    static duet_params *params;
-    if (params || !call) return params;
-    GOOD(duet_params_create(&params, worker_here.device, three_params, 3));
-    return params;
-}
-
-FUNCTION(three_bye) {
-    duet_params_free(three(call));
-    return DUET_OK;
-}
-
 /* factor * linear(x), with the bias or without. */
 FUNCTION(scaled) {
     duet_tape *t;
-    int code = duet_autograd_call_pass(&t, call, three(call), ROWS);
+    int code = duet_autograd_call_pass(&t, call, matrix(call), ROWS);
     if (code) return code;
     duet_var *y = duet_linear(t, duet_autograd_arg(t, call, 0), 0,
                               duet_rpc_arg_int(call, 1) ? 1 : DUET_NO_BIAS);
     return duet_rpc_return(call, duet_rpc_var(duet_multiply(t, duet_parameter(t, 2), y)));
 }
 
-FUNCTION(one_of_three) {
-    duet_rref *r;
-    int code = duet_rref_create_param(&r, duet_rpc_of_call(call), three(call),
-                                      (int)duet_rpc_arg_int(call, 0));
-    if (code) return code;
-    code = duet_rpc_return(call, duet_rpc_rref(r));
-    duet_rref_free(r);
-    return code;
-}
-
-static const struct duet_rpc_function of_three[] = {F(scaled), NAMED("param", one_of_three),
-                                                    NAMED("bye", three_bye)};
+static const struct duet_rpc_function of_three[] = {F(scaled), F(parameter), F(bye)};
 
 static void step_there(struct worker *w, duet_distributed_optimizer *o, int with_bias) {
     const struct pass p = begin_pass(w, X);
@@ -73,8 +46,8 @@ static void subset(struct worker *w) {
     float want[OUT * IN], is[OUT * IN];
     if (w->rank) return;
     for (int i = 0; i < 3; i++)
-        GOOD(duet_rpc_sync(w->rpc, "w1", "param", DUET_ARGS(duet_rpc_int(i)), 0, &r[i]));
-    GOOD(duet_rpc_sync(w->rpc, "w0", "param", DUET_ARGS(duet_rpc_int(0)), 0, &r[3]));
+        GOOD(duet_rpc_sync(w->rpc, "w1", "parameter", DUET_ARGS(duet_rpc_int(i)), 0, &r[i]));
+    GOOD(duet_rpc_sync(w->rpc, "w0", "parameter", DUET_ARGS(duet_rpc_int(0)), 0, &r[3]));
     duet_rref *some[] = {r[1].rref, r[3].rref, r[0].rref};
     GOOD(duet_optimizer_defaults(&options, "adam"));
     options.name = "none"; /* its owners cannot make it */

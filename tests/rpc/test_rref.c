@@ -1,8 +1,6 @@
 /* Tests references: an object lives as long as a reference to it, values, and the three proxies.
  * Also tests what keeps what: a method its object, an unsent message its references, the pool its
  * limit, a worker the function that runs in it, and references their worker. */
-#include <math.h>
-
 #include "tests/rpc/workers.h"
 
 /* Uses a reference that it received. */
@@ -177,11 +175,12 @@ TEST_WORKERS(rref, values_and_what_goes_wrong, 2, values, functions)
 
 /* ---- what keeps what: without a device, which would also keep an object ---- */
 
-static void run(int n, void (*each)(struct worker *w)) {
-    worker_bare = 1;
-    worker_options.threads = 2;
-    WORKERS(n, each, functions);
-}
+#define TEST_BARE(name_, n_, each_)     \
+    Test(holds, name_, .timeout = 60) { \
+        worker_bare = 1;                \
+        worker_options.threads = 2;     \
+        WORKERS(n_, each_, functions);  \
+    }
 
 /* Its caller gives up, and releases the last reference. */
 static void gives_up(struct worker *w) {
@@ -197,9 +196,7 @@ static void gives_up(struct worker *w) {
     lives(w, "w1", 0);
 }
 
-Test(holds, an_object_stays_until_its_method_has_ended, .timeout = 60) {
-    run(2, gives_up);
-}
+TEST_BARE(an_object_stays_until_its_method_has_ended, 2, gives_up)
 
 /* Of an object here and of one elsewhere, in calls and in a result. */
 static void not_sent(struct worker *w) {
@@ -221,30 +218,25 @@ static void not_sent(struct worker *w) {
     lives(w, "w1", 0);
 }
 
-Test(holds, references_in_what_is_not_sent_or_not_taken_end, .timeout = 60) {
-    run(3, not_sent);
-}
+TEST_BARE(references_in_what_is_not_sent_or_not_taken_end, 3, not_sent)
 
 /* The main thread of w1, which waits for the end, is none of its pool. */
 static void no_more_than_two(struct worker *w) {
     duet_future *f[8];
     struct duet_rpc_value got;
-    for (int i = 0; i < 8 && !w->rank; i++)
+    if (w->rank) return;
+    for (int i = 0; i < 8; i++)
         GOOD(duet_rpc_async(&f[i], w->rpc, "w1", "one_of_few", DUET_NO_ARGS, 0));
-    for (int i = 0; i < 8 && !w->rank; i++) {
+    for (int i = 0; i < 8; i++) {
         GOOD(duet_future_wait(f[i], &got));
         MUST(got.integer <= 2, "%d at once", (int)got.integer);
         duet_future_free(f[i]);
     }
-    if (!w->rank)
-        FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, "w1", "ends_worker", DUET_NO_ARGS, 20, NULL),
-              "worker 'w1': ends_worker: rpc: shutdown: a function cannot end the worker");
+    FAILS(DUET_USAGE, TELL("w1", "ends_worker", DUET_NO_ARGS),
+          "worker 'w1': ends_worker: rpc: shutdown: a function cannot end the worker");
 }
 
-Test(holds, no_more_threads_run_calls_than_were_given, .timeout = 60) {
-    worker_options.timeout_s = INFINITY; /* for all waits, so none ends early */
-    run(2, no_more_than_two);
-}
+TEST_BARE(no_more_threads_run_calls_than_were_given, 2, no_more_than_two)
 
 static duet_future *kept_future;
 static duet_rref *kept_rref;
@@ -266,6 +258,7 @@ static void use_them(void) {
 }
 
 Test(holds, what_is_kept_beyond_the_end_says_so, .timeout = 60) {
+    worker_bare = 1;
     worker_behind = use_them;
-    run(2, keep_some);
+    WORKERS(2, keep_some, functions);
 }

@@ -2,7 +2,6 @@
  * virtual cable). A peer without the secret cannot join, and the secret is never sent. */
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -10,7 +9,8 @@
 #include "tests/rpc/workers.h"
 
 struct sending {
-    const char *transport, *host, *secret;
+    const char *transport, *host, *secret,
+        *other; /* other: the secret of all but rank 0; or NULL */
     int port;
     double timeout_s, silence_s;
     const char *refused;    /* words of init's error; NULL: init succeeds */
@@ -45,21 +45,19 @@ static void talk(struct worker *w) {
 
 /* As torchrun sets it for one worker on each machine. */
 static void set_job(int rank, int n) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", rank);
-    setenv("RANK", text, 1);
-    snprintf(text, sizeof text, "%d", n);
-    setenv("WORLD_SIZE", text, 1);
-    setenv("LOCAL_RANK", "0", 1);
-    setenv("LOCAL_WORLD_SIZE", "1", 1);
-    snprintf(text, sizeof text, "%d", job.port);
+    static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+                                        "MASTER_PORT"};
+    const int values[] = {rank, n, 0, 1, job.port};
+    const char *secret = rank && job.other ? job.other : job.secret;
+    for (int i = 0; i < 5; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", values[i]);
+        setenv(names[i], text, 1);
+    }
     setenv("MASTER_ADDR", job.host, 1);
-    setenv("MASTER_PORT", text, 1);
     setenv("DUET_RPC_TRANSPORT", job.transport, 1);
-    if (job.secret)
-        setenv("DUET_RPC_SECRET", job.secret, 1);
-    else
-        unsetenv("DUET_RPC_SECRET");
+    unsetenv("DUET_RPC_SECRET");
+    if (secret) setenv("DUET_RPC_SECRET", secret, 1);
 }
 
 static int run_one(int rank, int n, void (*body)(struct worker *w)) {
@@ -77,14 +75,15 @@ static int run_one(int rank, int n, void (*body)(struct worker *w)) {
     return 0;
 }
 
-/* A port that is free at the moment. */
-static int free_port(void) {
+/* At a port that is free at the moment. */
+static void new_job(const char *host) {
     struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t bytes = sizeof at;
     int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     cr_assert(!bind(s, (struct sockaddr *)&at, bytes) &&
               !getsockname(s, (struct sockaddr *)&at, &bytes) && !close(s));
-    return ntohs(at.sin_port);
+    job = (struct sending){
+        .transport = "tcp", .host = host, .secret = "sixteen letters.", .port = ntohs(at.sin_port)};
 }
 
 static void workers(int n, void (*body)(struct worker *w)) {
@@ -95,14 +94,20 @@ static void workers(int n, void (*body)(struct worker *w)) {
         cr_expect_eq(status_of(p[r]), 0, "worker %d", r);
 }
 
-/* Once all have joined nobody listens any more; closing may take a while. */
-static void knock_in_vain(void) {
+/* A connection to where rank 0 listens; -1: it does not. */
+static int door(void) {
     struct sockaddr_in at = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)job.port),
                              .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    for (int i = 0, in = 1; in; i++) {
-        int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        in = !connect(s, (struct sockaddr *)&at, sizeof at);
+    int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (!connect(s, (struct sockaddr *)&at, sizeof at)) return s;
+    close(s);
+    return -1;
+}
+
+/* Once all have joined nobody listens any more; closing may take a while. */
+static void knock_in_vain(void) {
+    for (int i = 0, s; (s = door()) >= 0; i++) {
         close(s);
         MUST(i < 1000);
         usleep(1000);
@@ -116,8 +121,7 @@ static void talk_and_end(struct worker *w) {
 }
 
 Test(transport, tcp_carries_calls_between_all, .timeout = 60) {
-    job = (struct sending){
-        .transport = "tcp", .host = "127.0.0.1", .secret = "sixteen letters.", .port = free_port()};
+    new_job("127.0.0.1");
     workers(3, talk_and_end);
     job.host = "::1";
     workers(2, talk_and_end);
@@ -125,22 +129,18 @@ Test(transport, tcp_carries_calls_between_all, .timeout = 60) {
 
 /* Each refusal is one line that says what to do. */
 Test(transport, who_does_not_know_the_secret_stays_outside, .timeout = 60) {
-    pid_t p[2];
-    job = (struct sending){.transport = "tcp", .host = "127.0.0.1", .port = free_port()};
+    new_job("127.0.0.1");
     job.refused = "set DUET_RPC_SECRET to 16 characters or more";
+    job.secret = NULL;
     workers(1, NULL);
     job.secret = "short";
     workers(1, NULL);
     job.transport = "pigeon", job.refused = "'pigeon': give abstract or tcp";
     workers(1, NULL);
     job.transport = "tcp", job.timeout_s = 4; /* the other has begun by then */
-    for (int r = 0; r < 2; r++) {
-        job.secret = r ? "sixteen letters?" : "sixteen letters.";
-        job.refused = "does not know the job's secret"; /* both report it */
-        if (!(p[r] = fork())) _exit(run_one(r, 2, NULL));
-    }
-    for (int r = 0; r < 2; r++)
-        cr_expect_eq(status_of(p[r]), 0, "worker %d", r);
+    job.secret = "sixteen letters.", job.other = "sixteen letters?";
+    job.refused = "does not know the job's secret"; /* both report it */
+    workers(2, NULL);
 }
 
 /* The messages of one side are useless to another, and in another connection: every field of what
@@ -183,13 +183,10 @@ enum { STRANGERS = 30, SILENT = 3 };
 
 /* A connection that sends nothing, garbage, or an opening and nothing after it. */
 static int knock(int i) {
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)job.port),
-                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
     const struct opening opening = {HELLO_MAGIC, WIRE_VERSION, {1}};
     char junk[600] = "let me in";
-    int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    while (connect(s, (struct sockaddr *)&at, sizeof at))
+    int s;
+    while ((s = door()) < 0)
         usleep(1000);
     if (i % 2) send(s, &opening, sizeof opening, MSG_NOSIGNAL);
     if (i % 5) send(s, junk, (size_t)i * 20, MSG_NOSIGNAL);
@@ -200,8 +197,7 @@ static int knock(int i) {
 Test(transport, strangers_keep_nobody_out, .timeout = 60) {
     pid_t p[2];
     int held[STRANGERS];
-    job = (struct sending){
-        .transport = "tcp", .host = "127.0.0.1", .secret = "sixteen letters.", .port = free_port()};
+    new_job("127.0.0.1");
     if (!(p[0] = fork())) _exit(run_one(0, 2, talk_and_end));
     for (int i = 0; i < STRANGERS; i++)
         held[i] = knock(i);
@@ -257,8 +253,7 @@ static void talk_and_cut(struct worker *w) {
 }
 
 Test(transport, two_machines_and_a_cable, .timeout = 120) {
-    job = (struct sending){
-        .transport = "tcp", .host = "10.77.0.1", .secret = "sixteen letters.", .port = free_port()};
+    new_job("10.77.0.1");
     if (build_machines()) {
         fprintf(stderr, "network namespaces cannot be made here: nothing is tried between two\n");
     } else {
