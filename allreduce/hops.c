@@ -13,10 +13,6 @@
 #include "base/error.h"
 #include "base/grow.h"
 
-_Static_assert((int)HOP_OUTPUT == (int)PLAN_OUTPUT && (int)HOP_SUM == (int)PLAN_BUFFERS,
-               "the buffers of a plan come first");
-enum { BUFFERS = PLAN_BUFFERS }; /* SUM exists only within a step */
-
 /* The hops in which a stretch of memory was last touched; 0: never, or before the call. */
 struct touched {
     int copied, added, read;
@@ -26,8 +22,8 @@ struct builder {
     struct hops *out;
     const struct plan *plans;
     int n;
-    struct cuts cuts[BUFFERS];
-    struct touched *touched[BUFFERS]; /* [n][stretches] */
+    struct cuts cuts[HOP_BUFFERS];
+    struct touched *touched[HOP_BUFFERS]; /* [n][stretches] */
     int *ended[MAX_DEVICES]; /* [rank][step]: the hop of the last move of a step that ran */
     int step;                /* the step that is running */
     /* [reader][kind][writer]: the step of `writer` that posts what `reader` last awaited */
@@ -61,7 +57,6 @@ static struct touched *touched_at(const struct builder *b, struct place p, uint6
 
 static int hop_of_read(const struct builder *b, struct place from, uint64_t count, int hop) {
     size_t stretches;
-    if (from.buffer == HOP_SUM) return hop;
     const struct touched *t = touched_at(b, from, count, &stretches);
     for (size_t i = 0; i < stretches; i++)
         hop = later(hop, later(t[i].copied, t[i].added));
@@ -71,7 +66,6 @@ static int hop_of_read(const struct builder *b, struct place from, uint64_t coun
 static int hop_of_write(const struct builder *b, struct place to, uint64_t count, int action,
                         int hop) {
     size_t stretches;
-    if (to.buffer == HOP_SUM) return hop;
     const struct touched *t = touched_at(b, to, count, &stretches);
     for (size_t i = 0; i < stretches; i++) {
         hop = later(hop, later(t[i].copied, t[i].read));
@@ -81,20 +75,16 @@ static int hop_of_write(const struct builder *b, struct place to, uint64_t count
 }
 
 static void touch(const struct builder *b, const struct hop_move *m) {
+    struct place from = {m->from, m->from_buffer, m->from_offset},
+                 to = {m->to, m->to_buffer, m->to_offset};
     size_t stretches;
-    if (m->from_buffer != HOP_SUM) {
-        struct place from = {m->from, m->from_buffer, m->from_offset};
-        struct touched *t = touched_at(b, from, m->count, &stretches);
-        for (size_t i = 0; i < stretches; i++)
-            t[i].read = later(t[i].read, m->hop);
-    }
-    if (m->to_buffer != HOP_SUM) {
-        struct place to = {m->to, m->to_buffer, m->to_offset};
-        struct touched *t = touched_at(b, to, m->count, &stretches);
-        for (size_t i = 0; i < stretches; i++) {
-            int *hop = m->action == HOP_COPY ? &t[i].copied : &t[i].added;
-            *hop = later(*hop, m->hop);
-        }
+    struct touched *t = touched_at(b, from, m->count, &stretches);
+    for (size_t i = 0; i < stretches; i++)
+        t[i].read = later(t[i].read, m->hop);
+    t = touched_at(b, to, m->count, &stretches);
+    for (size_t i = 0; i < stretches; i++) {
+        int *hop = m->action == HOP_COPY ? &t[i].copied : &t[i].added;
+        *hop = later(*hop, m->hop);
     }
 }
 
@@ -135,41 +125,36 @@ static int add_move(struct builder *b, int rank, struct place from, struct place
     return OK;
 }
 
-/* The two halves of a step. The rank first brings together what the step reads: at its own
- * destination, or in a sum in registers if it keeps nothing itself. A copy of its own data needs no
- * first half. Then it stores to the other destinations. *hop: the hop of the flags going in, that
- * of the last move coming out. */
+/* The two halves of a step. The rank first brings together, at its own destination, what the step
+ * reads. A copy of its own data needs no first half. Then it stores to the other destinations.
+ * *hop: the hop of the flags going in, that of the last move coming out. */
 static int add_moves(struct builder *b, const struct plan *p, const struct plan_step *s, int *hop) {
     int me = p->rank, keeps = s->dest_ranks >> me & 1, after = *hop, loaded = *hop;
     int reduces = s->op == PLAN_REDUCE || s->op == PLAN_REDUCE_COPY;
-    int own_buffer = s->op == PLAN_SUM_OWN ? PLAN_INPUT : s->source_buffer;
-    struct place own_source = {me, own_buffer, s->source_offset},
-                 own_dest = {me, s->dest_buffer, s->dest_offset}, held = own_dest;
-    if (!keeps) held.buffer = HOP_SUM;
-    if (plan_op_sums(s->op)) {
-        CHECK(add_move(b, me, own_source, held, HOP_COPY, s->length, after, hop));
-        loaded = later(loaded, *hop);
-    } else if (s->source_rank == me && !reduces) {
-        held = own_source;
+    int only_copies = s->op == PLAN_COPY && s->source_rank == me;
+    struct place own_source = {me, s->source_buffer, s->source_offset},
+                 own_dest = {me, s->dest_buffer, s->dest_offset},
+                 held = only_copies ? own_source : own_dest;
+    if (!keeps && !only_copies)
+        return fail(ERR_FAILED, "hops: rank %d loads what it does not keep: a bug in the plan", me);
+    if (s->op == PLAN_SUM || only_copies) {
         if (keeps) CHECK(add_move(b, me, own_source, own_dest, HOP_COPY, s->length, after, hop));
     } else {
         struct place from = {s->source_rank, s->source_buffer, s->source_offset};
         CHECK(add_move(b, me, from, held, reduces ? HOP_REDUCE : HOP_COPY, s->length, after, hop));
-        loaded = later(loaded, *hop);
     }
-    int summed = loaded;
-    for (int r = 0; plan_op_sums(s->op) && r < p->n; r++) {
+    if (!only_copies) loaded = later(loaded, *hop);
+    for (int r = 0; s->op == PLAN_SUM && r < p->n; r++) {
         struct place from = {r, s->source_buffer, s->source_offset};
         if (r == me) continue;
-        CHECK(add_move(b, me, from, held, HOP_REDUCE, s->length,
-                       held.buffer == HOP_SUM ? loaded : after, hop));
-        summed = later(summed, *hop);
+        CHECK(add_move(b, me, from, held, HOP_REDUCE, s->length, after, hop));
+        loaded = later(loaded, *hop);
     }
-    int last = summed;
+    int last = loaded;
     for (int r = 0; r < p->n; r++) {
         struct place to = {r, s->dest_buffer, s->dest_offset};
         if (r == me || !(s->dest_ranks >> r & 1)) continue;
-        CHECK(add_move(b, me, held, to, HOP_COPY, s->length, summed, hop));
+        CHECK(add_move(b, me, held, to, HOP_COPY, s->length, loaded, hop));
         last = later(last, *hop);
     }
     *hop = last;
@@ -199,8 +184,6 @@ static int hop_of_flags(struct builder *b, int rank, const struct plan_step *s) 
     int hop = 0;
     for (int w = 0; w < b->n; w++) {
         if (!(s->wait_ranks >> w & 1)) continue;
-        /* slots that were free before the first message need no post */
-        if (s->wait_kind == PLAN_TAKEN && s->wait_epoch <= b->plans[rank].credits) continue;
         int step = poster_of(b, rank, w, s);
         if (step >= 0) hop = later(hop, b->ended[w][step]);
     }
@@ -223,10 +206,9 @@ static int run_step(void *context, int rank, int step) {
 static int builder_init(struct builder *b) {
     for (int r = 0; r < b->n; r++) {
         const struct plan *p = &b->plans[r];
-        if (p->n != b->n || p->rank != r || p->count != b->plans[0].count)
+        if (p->n != b->n || p->rank != r || p->count != b->plans[0].count || p->input || p->output)
             return fail(ERR_FAILED, "hops: the plan of rank %d is of another call: a bug", r);
-        const size_t sizes[] = {p->data ? p->data : p->count, p->scratch, p->input, p->output,
-                                p->output > p->count ? p->output : p->count};
+        const size_t sizes[] = {p->data ? p->data : p->count, p->scratch};
         for (int k = 0; k < HOP_BUFFERS; k++)
             if (sizes[k] > b->out->sizes[k]) b->out->sizes[k] = sizes[k];
         b->ended[r] = calloc((size_t)p->step_count + 1, sizeof *b->ended[r]);
@@ -239,20 +221,19 @@ static int builder_init(struct builder *b) {
         }
     }
     b->poster = calloc((size_t)b->n, sizeof *b->poster);
-    for (int k = 0; k < BUFFERS; k++) {
+    for (int k = 0; k < HOP_BUFFERS; k++) {
         cuts_sort(&b->cuts[k]);
         b->touched[k] = calloc((size_t)b->n * (size_t)b->cuts[k].count + 1, sizeof *b->touched[k]);
     }
-    for (int k = 0; k < BUFFERS; k++)
+    for (int k = 0; k < HOP_BUFFERS; k++)
         if (!b->poster || !b->touched[k])
             return fail(ERR_MEMORY, "hops: out of host memory for %d ranks: free some", b->n);
-    b->out->result = b->plans[0].windowed ? HOP_OUTPUT : HOP_DATA;
     return OK;
 }
 
 static void builder_free(struct builder *b) {
     free(b->poster);
-    for (int k = 0; k < BUFFERS; k++) {
+    for (int k = 0; k < HOP_BUFFERS; k++) {
         free(b->touched[k]);
         cuts_free(&b->cuts[k]);
     }
@@ -297,9 +278,4 @@ void hops_free(struct hops *hops) {
     free(hops->moves);
     free(hops->chunks);
     memset(hops, 0, sizeof *hops);
-}
-
-const char *hop_buffer_name(enum hop_buffer buffer) {
-    static const char *const names[] = {"data", "scratch", "input", "output", "sum"};
-    return (unsigned)buffer < HOP_BUFFERS ? names[buffer] : "?";
 }

@@ -20,10 +20,9 @@
  * depends on, and follows that hop's moves over links. Moves of hop 0 are the first.
  *
  * To replay a call, start with rank r's input in its DATA (each element already multiplied by the
- * call's scale), or in INPUT for a plan of a process group; all other memory is empty. Carry out
- * the moves in the order of the list, each as a whole. Then every rank's DATA, or OUTPUT, holds its
- * result, except for the rounding of sums: a step that adds the terms of all ranks adds in fold
- * order (base/fold.h), which the list does not show. */
+ * call's scale); SCRATCH is empty. Carry out the moves in the order of the list, each as a whole.
+ * Then every rank's DATA holds its result, except for the rounding of sums: a step that adds the
+ * terms of all ranks adds in fold order (base/fold.h), which the list does not show. */
 #ifndef ALLREDUCE_HOPS_H
 #define ALLREDUCE_HOPS_H
 
@@ -34,18 +33,16 @@ enum hop_action {
     HOP_REDUCE, /* destination += source */
 };
 
-/* Where a range is on a rank: in a buffer of the plan, or in HOP_SUM, the registers of a rank that
- * adds but does not keep the result. HOP_SUM's offsets are those of the range that is finally
- * written. */
-enum hop_buffer { HOP_DATA, HOP_SCRATCH, HOP_INPUT, HOP_OUTPUT, HOP_SUM, HOP_BUFFERS };
-const char *hop_buffer_name(enum hop_buffer buffer); /* "data", ...: static storage */
+/* Where a range is on a rank: PLAN_DATA or PLAN_SCRATCH. Plans of process groups, which have other
+ * buffers too, are not drawn. */
+enum { HOP_BUFFERS = PLAN_SCRATCH + 1 };
 
 struct hop_move {
     int hop;                         /* 1 .. hops.hops; a move within one rank also 0 */
     int16_t from, to;                /* ranks; if equal, the move crosses no link */
     int16_t by;                      /* the rank whose step moves it, by a load or a store */
     uint8_t action;                  /* enum hop_action */
-    uint8_t from_buffer, to_buffer;  /* enum hop_buffer */
+    uint8_t from_buffer, to_buffer;  /* enum plan_buffer */
     int step;                        /* the first step of rank `by` in this move */
     int order;                       /* number of moves before it in the unsorted list */
     uint64_t from_offset, to_offset; /* elements */
@@ -53,7 +50,7 @@ struct hop_move {
 };
 
 struct hop_chunk {
-    uint64_t offset, count; /* elements of the result's buffer */
+    uint64_t offset, count; /* elements of DATA */
 };
 
 struct hops {
@@ -62,11 +59,9 @@ struct hops {
     int hops;                    /* 0: no move crosses a link */
     uint64_t count;              /* elements of the call */
     uint64_t sizes[HOP_BUFFERS]; /* elements of each buffer on a rank */
-    enum hop_buffer result;      /* DATA, or OUTPUT if the plans have one */
     struct hop_move *moves;      /* owned; [move_count], in an order that can be replayed */
     int move_count;
-    /* The result's buffer, cut wherever a move's range begins or ends: each move takes whole
-     * chunks. */
+    /* DATA, cut wherever a move's range begins or ends: each move takes whole chunks. */
     struct hop_chunk *chunks; /* owned; [chunk_count], in the order of their offsets */
     int chunk_count;
     int move_capacity;

@@ -94,11 +94,11 @@ static void join_slices(struct hops *hops) {
 }
 
 static int cut_chunks(struct hops *hops, struct cuts *cuts) {
-    CHECK(cuts_add(cuts, 0, hops->sizes[hops->result]));
+    CHECK(cuts_add(cuts, 0, hops->sizes[PLAN_DATA]));
     for (int i = 0; i < hops->move_count; i++) {
         const struct hop_move *m = &hops->moves[i];
-        if (m->from_buffer == hops->result) CHECK(cuts_add(cuts, m->from_offset, m->count));
-        if (m->to_buffer == hops->result) CHECK(cuts_add(cuts, m->to_offset, m->count));
+        if (m->from_buffer == PLAN_DATA) CHECK(cuts_add(cuts, m->from_offset, m->count));
+        if (m->to_buffer == PLAN_DATA) CHECK(cuts_add(cuts, m->to_offset, m->count));
     }
     cuts_sort(cuts);
     hops->chunk_count = cuts->count - 1;

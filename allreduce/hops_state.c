@@ -91,8 +91,7 @@ int hops_state_init(struct hops_state **out, const struct hops *hops) {
             code = grow(runs);
             if (code) break;
             runs->run[runs->count++] = (struct run){0, 0};
-            int is_input = b == (hops->result == HOP_OUTPUT ? HOP_INPUT : HOP_DATA);
-            if (is_input && hops->sizes[b]) code = put(runs, 0, hops->sizes[b], rank_bit(r), 0);
+            if (b == PLAN_DATA && hops->sizes[b]) code = put(runs, 0, hops->sizes[b], rank_bit(r), 0);
         }
     }
     if (code) hops_state_free(s), s = NULL;
@@ -138,7 +137,7 @@ int hops_state_run(struct hops_state *state, int hop) {
 }
 
 uint64_t hops_state_terms(const struct hops_state *state, int rank, int chunk) {
-    const struct runs *r = &state->runs[rank][state->of->result];
+    const struct runs *r = &state->runs[rank][PLAN_DATA];
     const struct hop_chunk *c = &state->of->chunks[chunk];
     uint64_t terms = ~(uint64_t)0;
     for (int i = run_of(r, c->offset); i < r->count && r->run[i].at < c->offset + c->count; i++)

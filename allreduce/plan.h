@@ -190,7 +190,6 @@ struct plan_config plan_config_default(void);
 struct plan {
     enum collective what;
     enum allreduce_algorithm algorithm; /* for an all-reduce; else AUTO */
-    int windowed; /* 1: from INPUT to OUTPUT through a window; 0: in place in DATA */
     int n, rank;
     size_t count;            /* elements of the call */
     size_t scratch;          /* elements that the steps use in one half, at most config.scratch */

@@ -127,7 +127,6 @@ int plan_build_window(struct plan *plan, const struct window_request *q) {
     const struct pattern *p = pattern_of(q->what);
     memset(plan, 0, sizeof *plan);
     plan->what = q->what;
-    plan->windowed = 1;
     plan->algorithm = p ? ALLREDUCE_AUTO : q->algorithm;
     plan->n = q->n;
     plan->rank = q->rank;

@@ -135,8 +135,8 @@ static int chunk_at(const struct hops *h, uint64_t offset) {
 }
 
 int hops_chunks_of(const struct hops *h, const struct hop_move *m, int *first, int *last) {
-    if (m->to_buffer != h->result && m->from_buffer != h->result) return 0;
-    uint64_t offset = m->to_buffer == h->result ? m->to_offset : m->from_offset;
+    if (m->to_buffer != PLAN_DATA && m->from_buffer != PLAN_DATA) return 0;
+    uint64_t offset = m->to_buffer == PLAN_DATA ? m->to_offset : m->from_offset;
     *first = chunk_at(h, offset);
     *last = chunk_at(h, offset + m->count) - 1;
     return 1;

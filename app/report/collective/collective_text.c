@@ -22,7 +22,7 @@ static const char *s_of(size_t n) {
 static void chunk_words(const struct hops *h, const struct hop_move *m, char *text, size_t bytes) {
     int first, last;
     if (!hops_chunks_of(h, m, &first, &last))
-        snprintf(text, bytes, "%s", hop_buffer_name((enum hop_buffer)m->from_buffer));
+        snprintf(text, bytes, "scratch");
     else if (first == last)
         snprintf(text, bytes, "chunk %d", first);
     else

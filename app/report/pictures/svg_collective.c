@@ -56,7 +56,7 @@ static int is_written(const struct hops *h, int hop, int rank, int chunk) {
     const struct hop_chunk *c = &h->chunks[chunk];
     for (int i = 0; i < h->move_count; i++) {
         const struct hop_move *m = &h->moves[i];
-        if (m->hop == hop && m->to == rank && m->from != rank && m->to_buffer == HOP_DATA &&
+        if (m->hop == hop && m->to == rank && m->from != rank && m->to_buffer == PLAN_DATA &&
             m->to_offset <= c->offset && c->offset < m->to_offset + m->count)
             return 1;
     }

@@ -27,7 +27,7 @@ static double term(int r, size_t i) {
 
 static double *place(const struct memory *m, const struct drawing *c, int buffer, int rank,
                      uint64_t offset, uint64_t count) {
-    cr_assert_leq(offset + count, c->hops.sizes[buffer], "%s", hop_buffer_name(buffer));
+    cr_assert_leq(offset + count, c->hops.sizes[buffer], "buffer %d", buffer);
     return m->of[buffer][rank] + offset;
 }
 
@@ -71,7 +71,7 @@ static void make_memory(struct memory *m, const struct drawing *c) {
     for (int b = 0; b < HOP_BUFFERS; b++)
         for (int r = 0; r < c->n; r++) {
             m->of[b][r] = new_memory(c->hops.sizes[b]);
-            for (size_t i = 0; b == HOP_DATA && i < c->hops.sizes[b]; i++)
+            for (size_t i = 0; b == PLAN_DATA && i < c->hops.sizes[b]; i++)
                 m->of[b][r][i] = term(r, i);
         }
 }
@@ -81,12 +81,11 @@ static void check_replay(const char *word, int n, size_t count) {
     struct memory m;
     uint64_t in[MOST] = {0}, out[MOST] = {0};
     make(&c, word, n, count);
-    int result = (int)c.hops.result;
     make_memory(&m, &c);
     replay(&c, &m, in, out);
     for (int r = 0; r < n; r++) {
-        for (size_t i = 0; i < c.hops.sizes[result]; i++) {
-            double got = m.of[result][r][i], want = wanted(word, n, r, count, i);
+        for (size_t i = 0; i < c.hops.sizes[PLAN_DATA]; i++) {
+            double got = m.of[PLAN_DATA][r][i], want = wanted(word, n, r, count, i);
             cr_assert(got == want || (isnan(got) && isnan(want)),
                       "%s, %d ranks, %zu floats: rank %d, element %zu: %g for %g", word, n, count,
                       r, i, got, want);
