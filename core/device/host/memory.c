@@ -3,9 +3,8 @@
  * out-of-memory killer would end a process that ignored it, without an error message. Without
  * /proc, sysconf(3) says how much is free.
  *
- * Sources: proc(5) for MemAvailable; the kernel's admin-guide/cgroup-v2 (memory.max,
- * memory.current, memory.stat) and cgroup-v1/memory (memory.limit_in_bytes,
- * memory.usage_in_bytes). */
+ * Sources: proc(5) for MemAvailable; the kernel's admin-guide/cgroup-v2 for memory.max,
+ * memory.current and memory.stat. Version 1 of cgroups is not read. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -35,30 +34,28 @@ static int read_keyed(const char *path, const char *key, uint64_t *value) {
 
 /* The bytes that one cgroup still allows: its limit minus the memory in use, not counting file
  * cache that the kernel would drop first. UINT64_MAX: no limit. */
-static uint64_t headroom(const char *folder, const char *limit_file, const char *used_file,
-                         const char *cache_key) {
+static uint64_t headroom(const char *folder) {
     char path[PATH_MAX + 64];
     uint64_t limit, used, cache = 0;
-    snprintf(path, sizeof path, "%s/%s", folder, limit_file);
+    snprintf(path, sizeof path, "%s/memory.max", folder);
     if (!read_keyed(path, "", &limit)) return UINT64_MAX; /* missing, or "max" */
-    snprintf(path, sizeof path, "%s/%s", folder, used_file);
+    snprintf(path, sizeof path, "%s/memory.current", folder);
     if (!read_keyed(path, "", &used)) return UINT64_MAX;
     snprintf(path, sizeof path, "%s/memory.stat", folder);
-    read_keyed(path, cache_key, &cache);
+    read_keyed(path, "inactive_file ", &cache);
     used = used > cache ? used - cache : 0;
     return limit > used ? limit - used : 0;
 }
 
 /* The least headroom of all cgroups from the process's own up to the mount. In a container the
  * path is often not visible; the mount itself is then the container's cgroup. */
-static uint64_t walk_up(const char *mount, const char *cgroup, const char *limit_file,
-                        const char *used_file, const char *cache_key) {
+static uint64_t walk_up(const char *mount, const char *cgroup) {
     char folder[PATH_MAX];
     uint64_t least = UINT64_MAX;
     int n = snprintf(folder, sizeof folder, "%s%s", mount, cgroup);
     if (n < 0 || (size_t)n >= sizeof folder) return least;
     for (;;) {
-        uint64_t here = headroom(folder, limit_file, used_file, cache_key);
+        uint64_t here = headroom(folder);
         if (here < least) least = here;
         char *slash = strrchr(folder, '/');
         if (strlen(folder) <= strlen(mount) || !slash) return least;
@@ -66,30 +63,17 @@ static uint64_t walk_up(const char *mount, const char *cgroup, const char *limit
     }
 }
 
-/* Lines of /proc/self/cgroup: "0::/path" is version 2, "4:memory:/path" is version 1. */
+/* The process's own cgroup is the line "0::/path" of /proc/self/cgroup. */
 static uint64_t cgroup_headroom(const char *root) {
     char path[256], mount[256], line[PATH_MAX];
     uint64_t least = UINT64_MAX;
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     FILE *file = fopen(path, "r");
     if (!file) return least;
+    snprintf(mount, sizeof mount, "%s/sys/fs/cgroup", root);
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
-        char *controllers = strchr(line, ':'),
-             *cgroup = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!cgroup) continue;
-        *cgroup++ = 0;
-        controllers++;
-        uint64_t here = UINT64_MAX;
-        if (!*controllers) {
-            snprintf(mount, sizeof mount, "%s/sys/fs/cgroup", root);
-            here = walk_up(mount, cgroup, "memory.max", "memory.current", "inactive_file ");
-        } else if (strstr(controllers, "memory")) {
-            snprintf(mount, sizeof mount, "%s/sys/fs/cgroup/memory", root);
-            here = walk_up(mount, cgroup, "memory.limit_in_bytes", "memory.usage_in_bytes",
-                           "total_inactive_file ");
-        }
-        if (here < least) least = here;
+        if (!strncmp(line, "0::", 3)) least = walk_up(mount, line + 3);
     }
     fclose(file);
     return least;

@@ -284,7 +284,7 @@ Test(available, is_the_least_of_machine_and_cgroups, .timeout = 30) {
     put(root, "/proc/meminfo", "MemTotal: 9000 kB\nMemFree:   1 kB\nMemAvailable:    400000 kB\n");
     cr_assert_eq(host_memory_available(root), 400000 * KIB);
 
-    put(root, "/proc/self/cgroup", "0::/user/job\n"); /* version 2 */
+    put(root, "/proc/self/cgroup", "9:cpu,cpuacct:/x\n0::/user/job\n");
     put(root, "/sys/fs/cgroup/user/job/memory.max", "max\n");
     put(root, "/sys/fs/cgroup/user/job/memory.current", "1048576\n");
     cr_assert_eq(host_memory_available(root), 400000 * KIB, "no limit");
@@ -299,10 +299,10 @@ Test(available, is_the_least_of_machine_and_cgroups, .timeout = 30) {
     put(root, "/sys/fs/cgroup/user/job/memory.current", "3000000\n");
     cr_assert_eq(host_memory_available(root), 0, "over its limit");
 
-    put(root, "/proc/self/cgroup",
-        "9:cpu,cpuacct:/x\n4:memory:/not/visible/inside\n"); /* version 1, in a container */
-    put(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "209715200\n");
-    put(root, "/sys/fs/cgroup/memory/memory.usage_in_bytes", "10485760\n");
+    /* in a container, whose mount is its own cgroup */
+    put(root, "/proc/self/cgroup", "0::/not/visible/inside\n");
+    put(root, "/sys/fs/cgroup/memory.max", "209715200\n");
+    put(root, "/sys/fs/cgroup/memory.current", "10485760\n");
     cr_assert_eq(host_memory_available(root), 190 * MIB);
     remove_tree(root);
 }
