@@ -31,13 +31,9 @@ __attribute__((format(printf, 2, 3))) static void say_line(int indent, const cha
 }
 
 static void list_emulated(void) {
-    static const char *const isas[] = {"avx512", "avx2", "generic"};
-    const char *isa = "generic";
-    for (int i = 2; i >= 0; i--)
-        if (host_fast_kernel(OP_CONV2D_FORWARD, isas[i])) isa = isas[i];
     printf("cpu     1 to %d emulated devices: each computes on one core (%s kernels)\n"
            "        and has its own memory\n",
-           MAX_DEVICES, isa);
+           MAX_DEVICES, host_best_isa());
     printf("        %ld cores here: more devices than cores share them\n",
            sysconf(_SC_NPROCESSORS_ONLN));
     for (int n = 1; n <= MOST_LISTED; n *= 2) {

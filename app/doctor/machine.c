@@ -47,19 +47,7 @@ static void look_at_limits(struct doctor *d) {
 }
 
 static void look_at_kernels(struct doctor *d) {
-    enum { SETS = 3 };
-    static const char *const isas[SETS] = {"avx512", "avx2", "generic"}; /* best first */
-    char others[32] = "";
-    const char *best = NULL;
-    for (int i = 0; i < SETS; i++) {
-        if (!host_fast_kernel(OP_CONV2D_FORWARD, isas[i])) continue;
-        if (best)
-            snprintf(others + strlen(others), sizeof others - strlen(others), " %s", isas[i]);
-        else
-            best = isas[i];
-    }
-    note(d, best ? FINDING_OK : FINDING_OFF, "vector kernels", "at least one set",
-         "%s in force%s%s", best ? best : "none", *others ? "; also here:" : "", others);
+    note(d, FINDING_OK, "vector kernels", "", "%s in force", host_best_isa());
 }
 
 static void look_at_build(struct doctor *d) {

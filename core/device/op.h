@@ -305,6 +305,7 @@ typedef void host_kernel(const struct op_args *args);
  * the result is NULL for every op. All of them give the same bits. */
 extern host_kernel *const host_reference_kernels[OP_COUNT];
 host_kernel *host_fast_kernel(enum op op, const char *isa);
+const char *host_best_isa(void); /* the name of NULL */
 
 /* Bytes of scratch memory that a fast kernel of the host needs, aligned to 64. */
 size_t host_scratch_bytes(enum op op, const struct op_args *args);

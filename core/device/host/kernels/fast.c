@@ -23,6 +23,10 @@ host_kernel *host_fast_kernel(enum op op, const char *isa) {
     return kernels ? kernels[op] : NULL;
 }
 
+const char *host_best_isa(void) {
+    return kernels_of("avx512") ? "avx512" : kernels_of("avx2") ? "avx2" : "generic";
+}
+
 /* W_hh in panels of up to 32 columns more than it has, and a row for each sample of what a step
  * adds up: n16_recurrent.inc.h. */
 static size_t recurrent_scratch(const struct tensor *w, size_t samples) {
