@@ -65,7 +65,6 @@ static inline int refuse_size(enum op op) {
     const void *name##_kernel(int i);
 EACH_FAMILY(FAMILY_OF)
 FAMILY_OF(PRODUCT, grouped_conv)
-const void *bias_kernel(int i);
 
 /* For products that a library computes (library_math.c): y (N, C, ...) += b (C), and for an
  * OP_..._BACKWARD_WEIGHT only the bias's gradient. */

@@ -56,8 +56,7 @@ static int load(struct cuda_device *device, const void *kernel) {
 #define KERNELS_OF(FAMILY, name) name##_kernel,
 
 int cuda_load_kernels(struct cuda_device *device) {
-    const void *(*const families[])(int) = {EACH_FAMILY(KERNELS_OF) grouped_conv_kernel,
-                                            bias_kernel};
+    const void *(*const families[])(int) = {EACH_FAMILY(KERNELS_OF) grouped_conv_kernel};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (int i = 0; families[f](i); i++)
             CHECK(load(device, families[f](i)));

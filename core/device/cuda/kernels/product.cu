@@ -2,6 +2,7 @@
  * template serves each kind of product and each shape of tile that product_choose may name, and
  * another serves small convolutions. product.h says what is multiplied, tile.h and planes.h say
  * how, and plan.h says with which grid. */
+#include "device/cuda/kernels/bias.h"
 #include "device/cuda/kernels/launch.h"
 #include "device/cuda/kernels/planes.h"
 
@@ -28,6 +29,8 @@ static __global__ void __launch_bounds__(SIMPLE_THREADS)
     add_splits(const __grid_constant__ struct product p) {
     k_add_splits(KIND, &p, here());
 }
+
+THREAD_KERNEL(add_bias, struct add_bias, SIMPLE_THREADS)
 
 /* The tiles of one kind; NULL if tile_fits says no. */
 #define TILES_OF(kind)                                                                          \
@@ -69,10 +72,10 @@ const void *product_kernel(int i) {
     for (int kind = 0; kind < PRODUCT_KINDS; kind++)
         for (int tile = 0; tile < TILES; tile++)
             if (kernels[kind][tile] && i-- == 0) return kernels[kind][tile];
+    const void *const others[] = {splits_kernel(PRODUCT_CONV_WEIGHT),
+                                  splits_kernel(PRODUCT_LINEAR_RC), DUET_KERNEL(add_bias)};
     if (i < 4) return planes_kernels[i / 2][i % 2];
-    return i == 4   ? splits_kernel(PRODUCT_CONV_WEIGHT)
-           : i == 5 ? splits_kernel(PRODUCT_LINEAR_RC)
-                    : NULL;
+    return i < 7 ? others[i - 4] : NULL;
 }
 
 static int check_workspace(const struct cuda_stream *stream, enum op op) {
@@ -106,6 +109,12 @@ int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args
     CHECK(check_workspace(stream, op));
     enum product_kind kind = product_of(op, args, &p);
     enqueue_tiles(stream, &p, kind, stream->head.device->config.allow_tf32);
+    return OK;
+}
+
+int enqueue_add_bias(struct cuda_stream *stream, const struct tensor *y, const struct tensor *b) {
+    struct add_bias a = add_bias_of(y, b);
+    enqueue_each(stream, DUET_KERNEL(add_bias), a.count, &a);
     return OK;
 }
 
