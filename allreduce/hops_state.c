@@ -91,7 +91,8 @@ int hops_state_init(struct hops_state **out, const struct hops *hops) {
             code = grow(runs);
             if (code) break;
             runs->run[runs->count++] = (struct run){0, 0};
-            if (b == PLAN_DATA && hops->sizes[b]) code = put(runs, 0, hops->sizes[b], rank_bit(r), 0);
+            if (b == PLAN_DATA && hops->sizes[b])
+                code = put(runs, 0, hops->sizes[b], rank_bit(r), 0);
         }
     }
     if (code) hops_state_free(s), s = NULL;
