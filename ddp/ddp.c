@@ -120,7 +120,7 @@ static int launch_bucket(struct duet_ddp *ddp, int index) {
                                 .step = ddp->step,
                                 .scale = ddp->scale,
                                 .allreduce = ddp->allreduce};
-    return ddp->trace ? ddp_launch_noted(ddp, &bucket) : ddp->hook(ddp->hook_context, &bucket);
+    return ddp->hook(ddp->hook_context, &bucket);
 }
 
 /* In index order: a bucket that is full before its turn waits. */

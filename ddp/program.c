@@ -5,6 +5,7 @@
 #include "base/program_name.h"
 #include "ddp/setup.h"
 #include "ddp/state.h"
+#include "group/call_trace.h"
 #include "group/group.h"
 
 /* duet_params_grad returns the gradients at their current addresses; the second step moves them. */
@@ -46,7 +47,8 @@ static int agree(struct group *group, struct comm *comm, const struct ddp_config
 
 /* Rank 0's buffers come now, as in PyTorch. */
 static int attach(struct duet_ddp *d) {
-    ddp_trace_open(d);
+    if (call_trace_of(d->group) && device_config(d->device)->kind != DEVICE_CUDA)
+        span_log_init(stream_spans(device_comm(d->device)), 1);
     program_show_gradients(d->owner);
     d->sync_buffers = 1;
     return ddp_broadcast_buffers(d, -1);

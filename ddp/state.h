@@ -44,8 +44,6 @@ struct duet_ddp {
 
     /* Only programs set these. */
     struct hooks hooks;
-    struct call_trace *trace; /* for DUET_TRACE; NULL: buckets are not recorded */
-    int64_t bucket_began_ns;  /* start of the current bucket; written and read on the stream */
 };
 
 /* ---- ddp.c ---- */
@@ -76,14 +74,6 @@ int ddp_agree_on_used(struct duet_ddp *ddp);
 /* Collective, only with config.join: counts the ranks that have input for the next step. `mine` is
  * 1 if this rank has. */
 int ddp_count_active(struct duet_ddp *ddp, int mine, int *active);
-
-/* ---- trace.c ---- */
-
-/* For a program's ddp. */
-void ddp_trace_open(struct duet_ddp *ddp);
-
-/* Launches a bucket and records in ddp->trace when it runs. */
-int ddp_launch_noted(struct duet_ddp *ddp, const struct ddp_bucket *bucket);
 
 /* ---- join.c ---- */
 

@@ -6,93 +6,77 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/program_name.h"
 #include "base/text/json.h"
 #include "group/state.h"
+#include "trace/span.h"
 
 enum { COLLECTIVES = 1, MESSAGES }; /* tracks of the trace */
 
 struct call_trace {
-    pthread_mutex_t lock;    /* collectives and messages have their own threads */
-    struct json_writer json; /* writes to `text`, because a forked child would flush a file twice */
-    char *text, *path;
-    size_t bytes;
-    char group[64];
-    int rank, ddps;
+    pthread_mutex_t lock; /* collectives and messages have their own threads */
+    struct span_log log;
+    char *path, group[64];
+    int rank, ranks;
 };
-
-static void free_trace(struct call_trace *t) {
-    if (t->json.file) fclose(t->json.file);
-    pthread_mutex_destroy(&t->lock);
-    free(t->text);
-    free(t->path);
-    free(t);
-}
-
-static struct call_trace *open_trace(const char *group, int rank, int n) {
-    const char *file = getenv("DUET_TRACE");
-    struct call_trace *t = file && *file ? calloc(1, sizeof *t) : NULL;
-    if (!t) return NULL;
-    pthread_mutex_init(&t->lock, NULL);
-    t->rank = rank;
-    snprintf(t->group, sizeof t->group, "%s", group);
-    FILE *text = open_memstream(&t->text, &t->bytes);
-    json_start(&t->json, text);
-    if (!text || asprintf(&t->path, "%s.%s.%d", file, group, rank) < 0)
-        return t->path = NULL, free_trace(t), NULL;
-    json_object(&t->json, NULL);
-    json_object(&t->json, "otherData");
-    json_integer(&t->json, "duet_calls", 1);
-    json_string(&t->json, "group", group);
-    json_integer(&t->json, "rank", rank);
-    json_integer(&t->json, "ranks", n);
-    json_close(&t->json);
-    json_array(&t->json, "traceEvents");
-    return t;
-}
 
 /* The group's name, in letters that every file system allows. A job's name may be drawn at random,
  * 32 digits of a UUID, of which the first eight tell groups apart. */
 struct call_trace *call_trace_open(const char *name, int made, int rank, int n) {
-    char group[64];
-    snprintf(group, sizeof group, made ? "%.*s-%d" : "%.*s", strlen(name) < 32 ? 32 : 8, name,
+    const char *file = getenv("DUET_TRACE");
+    struct call_trace *t = file && *file ? calloc(1, sizeof *t) : NULL;
+    if (!t) return NULL;
+    t->rank = rank, t->ranks = n;
+    snprintf(t->group, sizeof t->group, made ? "%.*s-%d" : "%.*s", strlen(name) < 32 ? 32 : 8, name,
              made);
-    for (char *p = group; *p; p++)
+    for (char *p = t->group; *p; p++)
         if (!isalnum((unsigned char)*p) && *p != '-') *p = '_';
-    return open_trace(group, rank, n);
+    if (asprintf(&t->path, "%s.%s.%d", file, t->group, rank) < 0) return free(t), NULL;
+    pthread_mutex_init(&t->lock, NULL);
+    span_log_init(&t->log, 1);
+    return t;
 }
 
-struct call_trace *call_trace_open_ddp(struct group *group) {
-    struct call_trace *of = group ? group->trace : NULL;
-    char name[64];
-    if (!of) return NULL;
-    snprintf(name, sizeof name, "%.40s-ddp%d", of->group, of->ddps++);
-    return open_trace(name, of->rank, group->n);
+struct call_trace *call_trace_of(struct group *group) {
+    return group ? group->trace : NULL;
 }
 
-void call_trace_add(struct call_trace *t, const char *name, uint64_t bytes, int64_t start_ns) {
-    int64_t end_ns = now_ns();
-    int is_message = !strcmp(name, "send") || !strcmp(name, "recv");
+void call_trace_add(struct call_trace *t, const char *name, uint64_t bytes, int64_t start_ns,
+                    int64_t end_ns) {
+    struct span span = {.start_ns = start_ns, .end_ns = end_ns, .bytes = bytes};
+    snprintf(span.name, sizeof span.name, "%s", name);
     pthread_mutex_lock(&t->lock);
-    json_slice(&t->json, t->rank, is_message ? MESSAGES : COLLECTIVES, name, NULL, start_ns,
-               end_ns);
-    json_natural(&t->json, "bytes", bytes);
-    json_close(&t->json);
-    json_close(&t->json);
+    span_add(&t->log, &span);
     pthread_mutex_unlock(&t->lock);
 }
 
-static int write_file(struct call_trace *t) {
+static int write_file(const struct call_trace *t) {
     struct atomic_file file = {0};
-    json_close(&t->json);
-    json_close(&t->json);
-    CHECK(json_finish(&t->json, t->path)); /* even if there was no memory for the text */
+    struct json_writer w;
     CHECK(atomic_open(&file, t->path));
-    fwrite(t->text, 1, t->bytes, file.file);
-    int code = atomic_commit(&file);
+    json_start(&w, file.file);
+    json_object(&w, NULL);
+    json_object(&w, "otherData");
+    json_integer(&w, "duet_calls", 1);
+    json_string(&w, "group", t->group);
+    json_integer(&w, "rank", t->rank);
+    json_integer(&w, "ranks", t->ranks);
+    json_close(&w);
+    json_array(&w, "traceEvents");
+    for (const struct span *s = t->log.spans; s < t->log.spans + t->log.count; s++) {
+        int is_message = !strcmp(s->name, "send") || !strcmp(s->name, "recv");
+        json_slice(&w, t->rank, is_message ? MESSAGES : COLLECTIVES, s->name, NULL, s->start_ns,
+                   s->end_ns);
+        json_natural(&w, "bytes", s->bytes);
+        json_close(&w);
+        json_close(&w);
+    }
+    json_close(&w);
+    json_close(&w);
+    int code = json_finish(&w, t->path);
+    if (!code) code = atomic_commit(&file);
     atomic_abandon(&file);
     return code;
 }
@@ -105,5 +89,8 @@ void call_trace_close(struct call_trace *t) {
         fprintf(stderr, "%s: warning: DUET_TRACE: rank %d: %s\n", program_name(), t->rank,
                 error_message());
     failures_end(&job); /* restores its message as the last one */
-    free_trace(t);
+    pthread_mutex_destroy(&t->lock);
+    span_log_free(&t->log);
+    free(t->path);
+    free(t);
 }

@@ -4,10 +4,7 @@
  * Chrome trace, which ui.perfetto.dev opens. A rank whose job has failed cannot gather the others'
  * times, so `duet report FILE.*` reads the files of all ranks (report/calls/calls.h). All processes
  * on a machine use the same clock. An error here is only a warning, because a measurement must not
- * end a job.
- *
- * A duet_ddp sums its buckets outside the calls of its group. So here it has a group of its own,
- * "world-ddp0", with a call for each bucket (ddp/trace.c). */
+ * end a job. */
 #ifndef GROUP_CALL_TRACE_H
 #define GROUP_CALL_TRACE_H
 
@@ -20,13 +17,13 @@ struct group;
  * `made` is the number of this group among the job's groups; 0 is the job itself. */
 struct call_trace *call_trace_open(const char *name, int made, int rank, int n);
 
-/* A trace for the next ddp around this group; all ranks make ddps in the same order. NULL if the
- * group is NULL or its calls are not recorded. */
-struct call_trace *call_trace_open_ddp(struct group *group);
+/* The trace of this group. NULL if the group is NULL or its calls are not recorded. */
+struct call_trace *call_trace_of(struct group *group);
 
-/* Records that a call of this name, "all_reduce", "send" or "recv", ran from start_ns until now.
- * The collectives of a group are added in their order. Any thread may call it. */
-void call_trace_add(struct call_trace *trace, const char *name, uint64_t bytes, int64_t start_ns);
+/* Records that a call of this name, "all_reduce", "send" or "allreduce bucket 0", ran between these
+ * times. Calls of one name are added in their order. Any thread may call it. */
+void call_trace_add(struct call_trace *trace, const char *name, uint64_t bytes, int64_t start_ns,
+                    int64_t end_ns);
 
 /* Writes the file and frees the trace. NULL is fine. The error of this thread does not change. */
 void call_trace_close(struct call_trace *trace);

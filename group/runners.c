@@ -125,7 +125,7 @@ static int run_work(void *argument) {
     int code = work->run(work->runner, work);
     if (trace)
         call_trace_add(trace, call->receive ? "recv" : call_name(call->what),
-                       call->count * dtype_bytes(call->how.type), start_ns);
+                       call->count * dtype_bytes(call->how.type), start_ns, now_ns());
     return code;
 }
 

@@ -1,6 +1,4 @@
-/* duet report shows which rank waited for which in the process groups of a job (PyTorch's or a
- * user's program), from the files of DUET_TRACE. From a file of duet_devices_timeline it draws when
- * each device of a program computed. */
+/* duet report: see report/calls/calls.h. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -41,9 +39,5 @@ int command_report(int argc, char **argv, const struct duet_model *own) {
         code = fail(ERR_USAGE, "report: no file: give those that DUET_TRACE=NAME has written: "
                                "duet report NAME.*");
     if (code) return report_error(code);
-    char **paths = argv + options.read;
-    int is_timeline = 0;
-    if (files == 1) code = timeline_report(stdout, *paths, &is_timeline);
-    if (!code && !is_timeline) code = calls_report(stdout, text_width(stdout), paths, files);
-    return report_error(code);
+    return report_error(calls_report(stdout, text_width(stdout), argv + options.read, files));
 }

@@ -1,4 +1,4 @@
-/* Reads the files of DUET_TRACE: see calls.h. */
+/* Reads the files of DUET_TRACE and finds which rank waited for which: see calls.h. */
 #include "report/calls/calls.h"
 
 #include <errno.h>
@@ -7,11 +7,41 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/limits.h"
+#include "report/text.h"
+
+/* The waits for one rank that sum to a smaller share of the time are noise. */
+static const double NO_DELAY = 0.01;
+enum { REPEATED = 5 }; /* calls in which a rank must have come last to be blamed */
+
+/* A collective on one rank. Times are in ns. */
+struct call {
+    double start, end, bytes;
+    char name[28];
+};
+
+struct rank {
+    struct call *calls; /* [count], owned, by kind and time; NULL: no file of this rank */
+    size_t count, came_last;
+    double bytes, waited;
+};
+
+struct group {
+    char name[64];
+    int ranks, files;
+    struct rank rank[MAX_DEVICES];
+    double begun, end;        /* the first call of the last rank to begin; the end of all calls */
+    size_t meetings;          /* collectives that all ranks recorded */
+    double blame, median;     /* the largest blame, 0: none; and the median wait in it */
+    int blamed;               /* the rank */
+    size_t last_in, calls_in; /* it came last in last_in of calls_in calls */
+    const struct call *in;    /* of this kind */
+};
 
 /* ---- a trace ---- */
 
 /* A text file has no zero byte: with one, its JSON is torn. */
-int json_of_file(const char *path, struct json **root) {
+static int read_json(const char *path, struct json **root) {
     char *text = NULL;
     size_t room = 0;
     FILE *file = fopen(path, "r");
@@ -34,7 +64,6 @@ double json_value(const struct json *object, const char *key) {
     return item && item->kind == JSON_NUMBER ? item->number : NAN;
 }
 
-/* ts and dur are microseconds. */
 int event_times(const struct json *event, double *start, double *end) {
     double took = json_value(event, "dur") * 1e3;
     *start = json_value(event, "ts") * 1e3;
@@ -42,13 +71,7 @@ int event_times(const struct json *event, double *start, double *end) {
     return *start >= 0 && took >= 0 && *end < 1e18;
 }
 
-/* ---- one file ---- */
-
-/* Names are printed, so only the characters that Duet writes are allowed. */
-static int is_name(const char *text) {
-    return *text &&
-           !text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")];
-}
+/* ---- the file of a rank ---- */
 
 static int is_wrong(const char *path, const char *what) {
     return fail(ERR_FAILED,
@@ -56,60 +79,187 @@ static int is_wrong(const char *path, const char *what) {
                 what);
 }
 
-static int read_call(const char *path, struct traced_rank *r, const struct json *event) {
-    struct traced_call c = {.bytes = json_value(json_find(event, "args"), "bytes")};
-    const char *name = json_word(event, "name");
-    if (!event_times(event, &c.start, &c.end) || !(c.bytes >= 0) || !is_name(name))
-        return is_wrong(path, "a call is damaged");
-    r->bytes += c.bytes;
-    if (!strcmp(name, "send") || !strcmp(name, "recv")) {
-        r->messages++;
-        return OK;
+static int compare_kinds(const struct call *a, const struct call *b) {
+    int names = strcmp(a->name, b->name);
+    return names ? names : (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+static int by_kind(const void *left, const void *right) {
+    const struct call *a = left, *b = right;
+    int kinds = compare_kinds(a, b);
+    return kinds ? kinds : (a->start > b->start) - (a->start < b->start);
+}
+
+/* Sends and receives are left out: nobody else waits for them. */
+static int read_calls(struct group *g, const char *path, struct rank *r,
+                      const struct json *events) {
+    double begun = 0;
+    for (const struct json *event = events->child; event; event = event->next) {
+        struct call c = {.bytes = json_value(json_find(event, "args"), "bytes")};
+        const char *name = json_word(event, "name");
+        if (strcmp(json_word(event, "ph"), "X") || !strcmp(name, "send") || !strcmp(name, "recv"))
+            continue;
+        if (!event_times(event, &c.start, &c.end) || !(c.bytes >= 0))
+            return is_wrong(path, "a call is damaged");
+        snprintf(c.name, sizeof c.name, "%s", name);
+        begun = r->count ? fmin(begun, c.start) : c.start;
+        g->end = fmax(g->end, c.end);
+        r->bytes += c.bytes;
+        r->calls[r->count++] = c;
     }
-    r->in_calls += c.end - c.start;
-    snprintf(c.name, sizeof c.name, "%s", name);
-    r->calls[r->count++] = c;
+    g->begun = fmax(g->begun, begun);
+    qsort(r->calls, r->count, sizeof *r->calls, by_kind);
     return OK;
 }
 
-static int read_rank(struct traced_group *g, const char *path, const struct json *root) {
+static int read_rank(struct group *g, const char *path, const struct json *root) {
     const struct json *events = json_find(root, "traceEvents"), *of = json_find(root, "otherData");
     double ranks = json_value(of, "ranks"), rank = json_value(of, "rank");
     if (json_value(of, "duet_calls") != 1 || !events || events->kind != JSON_ARRAY ||
-        !is_name(json_word(of, "group")) || !(rank >= 0 && rank < ranks && ranks <= MAX_DEVICES) ||
-        rank != floor(rank) || ranks != floor(ranks))
+        !(rank >= 0 && rank < ranks && ranks <= MAX_DEVICES))
         return is_wrong(path, "it holds no calls of a rank");
     if (g->files++ && g->ranks != (int)ranks)
         return is_wrong(path, "another file of its group has a different number of ranks");
     g->ranks = (int)ranks;
     snprintf(g->name, sizeof g->name, "%s", json_word(of, "group"));
-    struct traced_rank *r = &g->rank[(int)rank];
+    struct rank *r = &g->rank[(int)rank];
     if (r->calls) return is_wrong(path, "another file has the same rank");
     r->calls = calloc((size_t)events->count + 1, sizeof *r->calls);
     if (!r->calls) return fail(ERR_MEMORY, "%s: out of host memory", path);
-    for (const struct json *event = events->child; event; event = event->next)
-        if (!strcmp(json_word(event, "ph"), "X")) CHECK(read_call(path, r, event));
+    return read_calls(g, path, r, events);
+}
+
+/* ---- who waited for whom ---- */
+
+/* The calls that belong together: which rank came last, and how long the first one waited. */
+struct meeting {
+    int last;
+    double waited;
+};
+
+/* first[r] + k is rank r's call. */
+static struct meeting meet(struct group *g, const struct call *const *first, size_t k) {
+    struct meeting met = {0, 0};
+    for (int r = 1; r < g->ranks; r++)
+        if (first[r][k].start > first[met.last][k].start) met.last = r;
+    for (int r = 0; r < g->ranks; r++) {
+        const struct call *call = &first[r][k];
+        double waited = fmin(first[met.last][k].start, call->end) - fmax(call->start, g->begun);
+        g->rank[r].waited += fmax(waited, 0);
+        met.waited = fmax(met.waited, waited);
+    }
+    g->rank[met.last].came_last++;
+    return met;
+}
+
+static int by_last(const void *left, const void *right) {
+    const struct meeting *a = left, *b = right;
+    return a->last != b->last ? a->last - b->last
+                              : (a->waited > b->waited) - (a->waited < b->waited);
+}
+
+/* The first `count` calls of one kind of every rank. */
+static int judge_kind(struct group *g, const struct call *const *first, size_t count) {
+    struct meeting *met = malloc((count + 1) * sizeof *met);
+    if (!met) return fail(ERR_MEMORY, "report: out of host memory");
+    for (size_t k = 0; k < count; k++)
+        met[k] = meet(g, first, k);
+    qsort(met, count, sizeof *met, by_last);
+    for (size_t i = 0, n; i < count; i += n) {
+        for (n = 1; i + n < count && met[i + n].last == met[i].last;)
+            n++;
+        double median = met[i + n / 2].waited, blame = (double)n * median;
+        if (n < REPEATED || blame <= g->blame) continue;
+        g->blame = blame, g->median = median, g->blamed = met[i].last;
+        g->last_in = n, g->calls_in = count, g->in = first[0];
+    }
+    g->meetings += count;
+    free(met);
     return OK;
 }
 
-/* ---- all of them ---- */
+/* Sets *first to the rank's first call of this kind, and returns how many it has. */
+static size_t find_kind(const struct rank *r, const struct call *kind, const struct call **first) {
+    size_t i = 0, n = 0;
+    while (i < r->count && compare_kinds(&r->calls[i], kind) < 0)
+        i++;
+    while (i + n < r->count && !compare_kinds(&r->calls[i + n], kind))
+        n++;
+    *first = r->calls + i;
+    return n;
+}
 
-static void free_calls(struct traced_group *g) {
+static int judge(struct group *g) {
+    const struct call *first[MAX_DEVICES];
+    for (size_t i = 0, n; i < g->rank[0].count; i += n) {
+        const struct call *kind = &g->rank[0].calls[i];
+        size_t least = n = find_kind(&g->rank[0], kind, first);
+        for (int r = 1; r < g->ranks; r++) {
+            size_t here = find_kind(&g->rank[r], kind, first + r);
+            if (here < least) least = here;
+        }
+        CHECK(judge_kind(g, first, least));
+    }
+    return OK;
+}
+
+/* ---- the report ---- */
+
+static void print_answer(FILE *out, int width, const struct group *g) {
+    struct text text = {.used = 0};
+    char time[32], bytes[32];
+    text_add(&text, "Group %s: %d rank%s, %zu collectives; %s from the time when all had begun.",
+             g->name, g->ranks, g->ranks > 1 ? "s" : "", g->meetings,
+             time_words(g->end - g->begun, time));
+    if (g->blame > 0 && g->blame < NO_DELAY * (g->end - g->begun))
+        text_add(&text, " In the steps no rank delays the others by 1 %% of the time.");
+    else if (g->blame > 0)
+        text_add(&text,
+                 " In the steps the others waited most for rank %d: it came last in %zu of %zu "
+                 "calls of %s of %s, a median of %s late.",
+                 g->blamed, g->last_in, g->calls_in, g->in->name, bytes_words(g->in->bytes, bytes),
+                 time_words(g->median, time));
+    if (g->files < g->ranks)
+        text_add(&text, " Only %d of %d ranks left a file, so waiting times are unknown.", g->files,
+                 g->ranks);
+    text_wrap(out, width, 0, 2, text.words);
+}
+
+static int print_group(FILE *out, int width, struct group *g) {
+    char waited[32], bytes[32];
+    CHECK(judge(g));
+    print_answer(out, width, g);
+    fprintf(out, "\n%4s %11s %10s %10s %9s\n", "rank", "collectives", "bytes", "waited",
+            "came last");
+    for (int i = 0; i < g->ranks; i++) {
+        const struct rank *r = &g->rank[i];
+        if (r->calls)
+            fprintf(out, "%4d %11zu %10s %10s %9zu\n", i, r->count, bytes_words(r->bytes, bytes),
+                    time_words(r->waited, waited), r->came_last);
+    }
+    return OK;
+}
+
+static void free_calls(struct group *g) {
     for (int r = 0; r < MAX_DEVICES; r++)
         free(g->rank[r].calls);
-    *g = (struct traced_group){.files = 0};
+    *g = (struct group){.files = 0};
 }
 
 /* A file of another group ends the one before. */
-static int read_file(FILE *out, int width, struct traced_group *g, const char *path) {
+static int read_file(FILE *out, int width, struct group *g, const char *path) {
     struct json *root = NULL;
-    int code = json_of_file(path, &root);
-    if (!code && g->files && strcmp(json_word(json_find(root, "otherData"), "group"), g->name)) {
-        code = calls_judge(out, width, g);
+    CHECK(read_json(path, &root));
+    const struct json *of = json_find(root, "otherData");
+    int code = OK;
+    if (g->files && strcmp(json_word(of, "group"), g->name)) {
+        code = print_group(out, width, g);
         fputc('\n', out);
         free_calls(g);
     }
-    if (!code) code = read_rank(g, path, root);
+    if (!code)
+        code = json_find(of, "duet_timeline") ? timeline_print(out, path, root)
+                                              : read_rank(g, path, root);
     json_free(root);
     return code;
 }
@@ -119,12 +269,12 @@ static int by_name(const void *left, const void *right) {
 }
 
 int calls_report(FILE *out, int width, char **files, int count) {
-    struct traced_group g = {.files = 0};
+    struct group g = {.files = 0};
     int code = OK;
     qsort(files, (size_t)count, sizeof *files, by_name);
     for (int i = 0; i < count && !code; i++)
         code = read_file(out, width, &g, files[i]);
-    if (!code) code = calls_judge(out, width, &g);
+    if (!code && g.files) code = print_group(out, width, &g);
     free_calls(&g);
     return code;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "report/calls/calls.h"
 
 enum { COLUMNS = 64 };
@@ -56,7 +57,7 @@ static void draw_event(struct timeline *t, const struct json *event) {
     }
 }
 
-static int print_timeline(FILE *out, const char *path, const struct json *root) {
+int timeline_print(FILE *out, const char *path, const struct json *root) {
     const struct json *events = json_find(root, "traceEvents");
     double devices = json_value(json_find(root, "otherData"), "devices"), busy = 0;
     if (!(devices >= 1 && devices <= MAX_DEVICES) || !events || events->kind != JSON_ARRAY ||
@@ -80,13 +81,4 @@ static int print_timeline(FILE *out, const char *path, const struct json *root) 
     fprintf(out, "the bubble: %.0f %% of the time of %d devices\n", 100 * (1 - busy / t.devices),
             t.devices);
     return OK;
-}
-
-int timeline_report(FILE *out, const char *path, int *is_one) {
-    struct json *root = NULL;
-    int code = json_of_file(path, &root);
-    *is_one = !code && json_find(json_find(root, "otherData"), "duet_timeline");
-    if (*is_one) code = print_timeline(out, path, root);
-    json_free(root);
-    return code;
 }

@@ -26,9 +26,9 @@ static void end_rank(FILE *f) {
     cr_assert_eq(fclose(f), 0);
 }
 
-/* Three ranks, with times by hand. all_reduce 1, in which rank 2 comes last, does not count.
- * all_reduce 2: rank 0 comes last, and rank 1, whose part is over by then, waited for no longer
- * than its call took. Rank 1 alone has a third call, which counts nowhere. */
+/* Three ranks, with times by hand. Waits count from 130 ms, when rank 2 begins. all_reduce 2: rank
+ * 0 comes last, and rank 1, whose part is over by then, waited for no longer than its call took.
+ * Rank 1 alone has a third call, which counts nowhere. */
 static void put_ranks(void) {
     FILE *f = begin_rank("c", "g", 0, 3);
     put_call(f, "all_reduce", 1024, 100, 140);
@@ -49,13 +49,12 @@ static void put_ranks(void) {
 CliTest(cli_calls, waits_of_each_rank, 60) {
     put_ranks();
     cli_says(0,
-             "Group g: 3 ranks, 2 collectives in 90 ms. After the first call, a rank waited 7\n"
-             "  % of the time on average.\n"
+             "Group g: 3 ranks, 2 collectives; 60 ms from the time when all had begun.\n"
              "\n"
-             "rank collectives messages      bytes   in calls     waited came last median wait\n"
-             "   0           2        1   2.01 KiB      50 ms       0 ns         0        0 ns\n"
-             "   1           3        0      2 KiB      35 ms       5 ms         0        0 ns\n"
-             "   2           2        0      2 KiB      21 ms       1 ms         0        0 ns\n",
+             "rank collectives      bytes     waited came last\n"
+             "   0           2      2 KiB       0 ns         1\n"
+             "   1           3      2 KiB       5 ms         0\n"
+             "   2           2      2 KiB       1 ms         1\n",
              "report c.g.2 c.g.0 c.g.1");
 }
 
@@ -79,9 +78,9 @@ CliTest(cli_calls, steps_tell_whom_to_blame, 60) {
         end_rank(f);
     }
     cli_says(0,
-             "Group g: 2 ranks, 35 collectives in 23.90 s. In the steps the others waited most\n"
-             "  for rank 1: it came last in 13 of 15 calls of all_reduce of 4 KiB, a median of\n"
-             "  20 ms late. After the first call, ",
+             "Group g: 2 ranks, 35 collectives; 14.90 s from the time when all had begun. In\n"
+             "  the steps the others waited most for rank 1: it came last in 13 of 15 calls of\n"
+             "  all_reduce of 4 KiB, a median of 20 ms late.\n",
              "report c.g.0 c.g.1");
 }
 
@@ -93,7 +92,7 @@ CliTest(cli_calls, nobody_delays_the_others, 60) {
             put_call(f, "broadcast", 8, i + rank * 0.005, i + 0.1);
         end_rank(f);
     }
-    cli_says(0, "5.1 ms. In the steps no rank delays the\n  others by 1 % of the time. After",
+    cli_says(0, "begun. In\n  the steps no rank delays the others by 1 % of the time.\n",
              "report c.g.0 c.g.1");
 }
 
@@ -104,10 +103,9 @@ CliTest(cli_calls, odd_names_and_counts, 60) {
         put_call(f, "barrier", 0, i * 1e-6, i * 1e-6 + 0.9988);
     end_rank(f);
     end_rank(begin_rank("c-1", "h", 0, 1));
-    cli_says(0,
-             "Group g: 1 rank, 1234 collectives in 1 ms.\n|"
-             "Group h: 1 rank, 0 collectives in 0 ns.\n",
-             "report c-1.h.0 c-1.g.0");
+    cli_says(
+        0, "Group g: 1 rank, 1234 collectives; 1 ms from|Group h: 1 rank, 0 collectives; 0 ns from",
+        "report c-1.h.0 c-1.g.0");
 }
 
 /* A file each of the ranks of the job and of the group made of two of them. */
@@ -120,21 +118,22 @@ static void run_traced(int ranks, const char *example) {
 
 CliTest(cli_calls, ranks_leave_their_files, 60) {
     run_traced(4, "scatter");
-    cli_says(0, "Group world: 4 ranks, 1 collectives in|!Only ",
+    cli_says(0, "Group world: 4 ranks, 1 collectives; |!Only ",
              "report calls.world.0 calls.world.1 calls.world.2 calls.world.3");
     char *trace = cli_read("calls.world.3", NULL); /* Perfetto opens it unchanged */
     cr_expect(strstr(trace, "\"ph\": \"X\", \"pid\": 3") && strstr(trace, "\"scatter\""), "%s",
               trace);
     free(trace);
-    cli_says(0, "Only 3 of 4 ranks left a file, so waiting times are unknown.",
+    cli_says(0, " Only 3 of 4|ranks left a file, so waiting times are unknown.",
              "report calls.world.0 calls.world.1 calls.world.2");
 }
 
-/* The buckets of a program's DDP: in each step all ranks begin the allreduce of each once. */
-CliTest(cli_calls, buckets_are_a_group_of_their_own, 60) {
+/* The buckets of a program's DDP: five steps with one, and the sum of the losses. */
+CliTest(cli_calls, buckets_are_calls_of_the_group, 60) {
     run_traced(3, "mlp/ddp");
-    cli_says(0, "Group world-ddp0: 3 ranks, 5 collectives in|!Only ",
-             "report calls.world-ddp0.0 calls.world-ddp0.1 calls.world-ddp0.2");
+    cli_says(0, "Group world: 3 ranks, 10 collectives; |!Only ",
+             "report calls.world.0 calls.world.1 calls.world.2");
+    cr_expect_eq(system("test $(grep -c 'allreduce bucket 0.*bytes...6416' calls.world.2) = 5"), 0);
 }
 
 #define OF(group, rank, ranks)                                                      \
@@ -148,13 +147,11 @@ CliTest(cli_calls, wrong_files_are_refused, 60) {
     static const char *const wrong[][3] = {
         {"c.x.0", "{\"schema\": 1}", "it holds no calls"},
         {"c.g.3", OF("g", "3", "3") "]}", "it holds no calls of a rank"},
-        {"c.g.3", OF("g", "0.5", "3") "]}", "it holds no calls of a rank"},
         {"c.g.3", OF("g", "2", "3") "]}", "another file has the same rank"},
         {"c.g.3", OF("g", "0", "2") "]}", "a different number of ranks"},
         {"c.h.0", OF("h", "0", "1") "{\"ph\": \"X\"}]}", "a call is damaged"},
         {"c.h.0", OF("h", "0", "1") CALL("barrier", "9", "-1"), "a call is damaged"},
         {"c.h.0", OF("h", "0", "1") CALL("barrier", "1e300", "1"), "a call is damaged"},
-        {"c.h.0", OF("h", "0", "1") CALL("\\u001b[2J", "8", "9"), "a call is damaged"},
         {"c.x.0", "{\"duet_calls\"", "c.x.0"}};
     put_ranks();
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -53,6 +53,7 @@ static const struct row {
     {"train --model %s.duet --dataset random --samples 8 --classes 3", SHOWN ".safetensors"},
     {"train --model bad.duet", "\\u202e"},
     {"report torn.json", "\\x1b"},
+    {"report calls", "Group \\x1b[31m:"},
     {"report %s.json", "its spans take no time"},
     {"train --model net.duet --dataset random --samples 8 --classes 3", "\\u202e"},
 };
@@ -61,6 +62,8 @@ CliTest(cli_plain, all_ways_in, 120) {
     cli_put(RAW ".duet", net);
     cli_put("net.duet", net);
     cli_put("bad.duet", "duet 1\ninput %x: f\xe2\x80\xae[N]\n");
+    cli_put("calls", "{\"otherData\": {\"duet_calls\": 1, \"group\": \"\\u001b[31m\", \"rank\": 0, "
+                     "\"ranks\": 1}, \"traceEvents\": []}");
     cli_put("torn.json", "{\"\\u001b[31m\": 1, \"\\u001b[31m\": 1}");
     cli_put(RAW ".json", "{\"otherData\": {\"duet_timeline\": 1, \"devices\": 1}, "
                          "\"traceEvents\": [{\"pid\": 0, \"name\": \"\\u001b[2J\", "
