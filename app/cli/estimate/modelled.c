@@ -14,7 +14,6 @@
 #include "cli/estimate/figures.h"
 #include "cli/estimate/measured.h"
 #include "cli/estimate/ways.h"
-#include "cli/estimate/what_if.h"
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
 #include "cli/results/files.h"
@@ -233,7 +232,6 @@ static void print_head(const struct asked *a, int width) {
 /* One table, and the phases of a step below it. */
 static int show(struct asked *a) {
     int width = text_width(stdout);
-    struct run_config last = config_of(a, WAY_DDP, a->devices[a->counts - 1]);
     struct run_config one = config_of(a, WAY_SINGLE, 1);
     struct dataset set;
     CHECK(run_open_set(&one, &set, 1)); /* no head stands before an error */
@@ -241,7 +239,6 @@ static int show(struct asked *a) {
     CHECK(measured_give(&a->measured, &one, &a->clock));
     print_head(a, width);
     if (*a->measured.doubt) text_wrap(stdout, width, 0, 2, a->measured.doubt);
-    CHECK(what_if_show(&last, &a->clock, width));
     figures_head(a->run.model.options.params > 0);
     CHECK(model_all(a, 0));
     CHECK(model_all(a, 1));
