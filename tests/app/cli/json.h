@@ -27,11 +27,16 @@ static inline const struct json *json_member(const struct json *object, const ch
     return runs->count == 1 ? json_find(runs->child, key) : NULL;
 }
 
-/* Returns the item at a path of keys separated by '/', as "ddp/per_device/0"; a number selects an
- * item of an array. Fails the test if there is none. In the results of a command "dp" is the run of
- * that name, and of a file with one run its members may be named at once. */
-static inline const struct json *json_at(const struct json *root, const char *path) {
-    char keys[128];
+/* Returns the item at a formatted path of keys separated by '/', as "ddp/per_device/0"; a number
+ * selects an item of an array. Fails the test if there is none. In the results of a command "dp" is
+ * the run of that name, and of a file with one run its members may be named at once. */
+__attribute__((format(printf, 2, 3))) static inline const struct json *
+json_at(const struct json *root, const char *format, ...) {
+    char path[128], keys[128];
+    va_list words;
+    va_start(words, format);
+    vsnprintf(path, sizeof path, format, words);
+    va_end(words);
     snprintf(keys, sizeof keys, "%s", path);
     for (char *save, *key = strtok_r(keys, "/", &save); key; key = strtok_r(NULL, "/", &save)) {
         if (root->kind == JSON_ARRAY) {
@@ -46,21 +51,23 @@ static inline const struct json *json_at(const struct json *root, const char *pa
     return root;
 }
 
-static inline double json_double(const struct json *root, const char *path) {
-    const struct json *item = json_at(root, path);
-    cr_assert_eq(item->kind, JSON_NUMBER, "%s is no number", path);
+/* The values at such a path, which must be of that kind. */
+#define json_double(root, ...) json_double_of(json_at(root, __VA_ARGS__))
+#define json_int(root, ...) json_int_of(json_at(root, __VA_ARGS__))
+#define json_text(root, ...) json_text_of(json_at(root, __VA_ARGS__))
+
+static inline double json_double_of(const struct json *item) {
+    cr_assert_eq(item->kind, JSON_NUMBER, "%s is no number", item->key);
     return item->number;
 }
 
-static inline int64_t json_int(const struct json *root, const char *path) {
-    const struct json *item = json_at(root, path);
-    cr_assert(item->kind == JSON_NUMBER && item->is_integer, "%s is no integer", path);
+static inline int64_t json_int_of(const struct json *item) {
+    cr_assert(item->kind == JSON_NUMBER && item->is_integer, "%s is no integer", item->key);
     return item->integer;
 }
 
-static inline const char *json_text(const struct json *root, const char *path) {
-    const struct json *item = json_at(root, path);
-    cr_assert_eq(item->kind, JSON_STRING, "%s is no text", path);
+static inline const char *json_text_of(const struct json *item) {
+    cr_assert_eq(item->kind, JSON_STRING, "%s is no text", item->key);
     return item->string;
 }
 

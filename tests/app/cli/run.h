@@ -343,8 +343,9 @@ static inline void cli_free(struct cli *c) {
     *c = (struct cli){.status = -1};
 }
 
-/* Runs a command that must succeed; its output is not looked at. */
-__attribute__((format(printf, 1, 2))) static inline void cli_well(const char *format, ...) {
+/* Runs a command that must succeed without a warning; returns what it prints, which the caller
+ * frees. */
+__attribute__((format(printf, 1, 2))) static inline char *cli_output(const char *format, ...) {
     struct cli c;
     va_list words;
     va_start(words, format);
@@ -352,8 +353,12 @@ __attribute__((format(printf, 1, 2))) static inline void cli_well(const char *fo
     va_end(words);
     cli_wait(&c);
     cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", format, c.status, c.err);
+    char *out = strdup(c.out);
     cli_free(&c);
+    return out;
 }
+
+#define cli_well(...) free(cli_output(__VA_ARGS__))
 
 /* Runs a command that must end with this status and print each of `words`, which are separated by
  * '|', but none with a '!' in front; one with a '^' is an expression of `matches`. cli_fails: they
@@ -365,7 +370,7 @@ __attribute__((format(printf, 4, 5))) static inline void
 cli_ends(int fails, int status, const char *words, const char *format, ...) {
     struct cli c;
     va_list list;
-    char all[1024], line[4096];
+    char all[2048], line[4096];
     int files = cli_files();
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);

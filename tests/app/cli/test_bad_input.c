@@ -138,6 +138,8 @@ CliTest(cli_bad_input, sampler, 60) {
         {2, "unknown option|--shuffled|duet sampler --help", "sampler --shuffled"},
         {2, "unknown option|--ranks|did you mean --rank?", "sampler --ranks 2"},
         {2, "unknown option|all", "devices all"},
+        {2, "manual|zsh|man or bash", "manual zsh"},
+        {2, "manual|x", "manual man x"},
         {2, "train", "job"},
         {1, "train", "job 55 56 57"},
     };

@@ -80,11 +80,9 @@ CliTest(cli_batch_norm, synchronised_without_running_statistics, 60) {
                      "return %3\n");
     const char *run = "--model small --dataset random --samples 32 --batch-size 16 "
                       "--virtual-devices 4 --quiet";
-    char synchronised[200];
-    snprintf(synchronised, sizeof synchronised, "%s --sync-bn", run);
-    cli_well("train --mode single %s --epochs 1 --log-loss one.csv --save one", synchronised);
-    cli_well("train --mode ddp --devices 2 %s --epochs 1 --log-loss two.csv --save two",
-             synchronised);
+    cli_well("train --mode single %s --sync-bn --epochs 1 --log-loss one.csv --save one", run);
+    cli_well("train --mode ddp --devices 2 %s --sync-bn --epochs 1 --log-loss two.csv --save two",
+             run);
     cr_expect(cli_same_file("one.csv", "two.csv") && cli_same_file("one", "two"));
     cli_well("train --mode ddp --devices 2 %s --epochs 1 --log-loss two.csv", run);
     cr_assert(!cli_same_file("one.csv", "two.csv"), "--sync-bn changes nothing");

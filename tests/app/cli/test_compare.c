@@ -58,16 +58,11 @@ static void check_json(const char *path, int devices) {
                   json_double(run, "accuracy/0") == json_double(root, "single/accuracy/0") &&
                   json_double(run, "valid_loss/0") == json_double(root, "single/valid_loss/0") &&
                   json_double(run, "final_valid_loss") == json_double(run, "valid_loss/0"));
-        for (int s = 0; s < 6; s++) {
-            char one[32];
-            snprintf(one, sizeof one, "losses/%d", s);
-            cr_assert_eq(json_double(run, one), json_double(json_at(root, "single"), one),
+        for (int s = 0; s < 6; s++)
+            cr_assert_eq(json_double(run, "losses/%d", s), json_double(root, "single/losses/%d", s),
                          "loss of step %d", s);
-        }
         for (int d = 0; d < here; d++) {
-            char device[32];
-            snprintf(device, sizeof device, "per_device/%d", d);
-            const struct json *x = json_at(run, device);
+            const struct json *x = json_at(run, "per_device/%d", d);
             int64_t sum = 0;
             for (const struct json *c = json_at(x, "memory_at_peak_by_cause")->child; c;
                  c = c->next)
@@ -87,26 +82,21 @@ static void check_json(const char *path, int devices) {
 CliTest(cli_compare, identical, 300) {
     const char *data = few_pictures(PICTURES);
     for (int devices = test_short() ? 3 : 2; devices <= (test_short() ? 3 : 4); devices++) {
-        struct cli c;
-        cli_run(&c,
-                "compare %s --devices %d --steps 6 --batch-size %d --init-from "
-                "golden/lenet_300.safetensors --json j%d",
-                data, devices, BATCH, devices);
-        cr_assert(c.status == 0 && !*c.err, "%d devices: status %d: %s", devices, c.status, c.err);
-        cr_expect(matches(c.out, "^DP = single: " IDENTICAL) &&
-                      matches(c.out, "^DDP = single: " IDENTICAL),
-                  "%s", c.out);
-        cr_expect(matches(c.out, "^  sgd, learning rate 0.2; [234] virtual devices, "
-                                 "[0-9]+ duplicates per epoch$"),
-                  "%s", c.out);
-        char batch[64], file[8];
+        char *out = cli_output("compare %s --devices %d --steps 6 --batch-size %d --init-from "
+                               "golden/lenet_300.safetensors --json j",
+                               data, devices, BATCH);
+        cr_expect(matches(out, "^DP = single: " IDENTICAL) &&
+                      matches(out, "^DDP = single: " IDENTICAL) &&
+                      matches(out, "^  sgd, learning rate 0.2; [234] virtual devices, "
+                                   "[0-9]+ duplicates per epoch$"),
+                  "%s", out);
+        char batch[64];
         static const char *const shares[] = {"62 or 63", "41 or 42", "31 or 32"};
         snprintf(batch, sizeof batch, "DDP: %s x %d", shares[devices - 2], devices);
-        cr_expect(strstr(c.out, batch), "'%s' is not in: %s", batch, c.out);
-        check_rows(c.out, devices);
-        snprintf(file, sizeof file, "j%d", devices);
-        check_json(file, devices);
-        cli_free(&c);
+        cr_expect(strstr(out, batch), "'%s' is not in: %s", batch, out);
+        check_rows(out, devices);
+        check_json("j", devices);
+        free(out);
     }
 }
 
@@ -121,84 +111,56 @@ CliTest(cli_compare, orders_of_allreduces, 300) {
         {"--devices 4 --allreduce ring --model branches --find-unused-parameters", "ring"}};
     const char *data = few_pictures(PICTURES);
     for (size_t i = 0; i < (test_short() ? 2 : sizeof table / sizeof *table); i++) {
-        struct cli c;
-        cli_run(&c, "compare %s --steps 4 --batch-size 60 --lr 0.05 %s --json j", data,
-                table[i][0]);
-        cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", table[i][0], c.status, c.err);
-        cr_expect(matches(c.out, "^DP = single: identical to the bit after 4 steps") &&
-                      matches(c.out, "^DDP = single: identical to the bit after 4 steps"),
-                  "%s: %s", table[i][0], c.out);
-        char *text = unbroken(c.out);
-        cr_expect(strstr(text, "of all segments at once") && strstr(text, table[i][1]), "%s", text);
-        free(text);
+        char *out = cli_output("compare %s --steps 4 --batch-size 60 --lr 0.05 %s --json j", data,
+                               table[i][0]),
+             *text = unbroken(out);
+        cr_expect(strstr(text, "\nDP = single: identical to the bit after 4 steps") &&
+                      strstr(text, "\nDDP = single: identical to the bit after 4 steps") &&
+                      strstr(text, "of all segments at once") && strstr(text, table[i][1]),
+                  "%s: %s", table[i][0], text);
+        free(text), free(out);
         struct json *root = json_of("j");
         cr_expect(strstr(json_text(root, "single/sum_order"), table[i][1]), "%s", table[i][0]);
         json_free(root);
-        cli_free(&c);
     }
 }
 
 /* Modes that diverge alike are identical, but that is no success: status 3, and the first step. */
 CliTest(cli_compare, not_finite, 120) {
-    struct cli c;
     put_data(60, 20);
-    cli_run(&c, "compare --data-dir d --batch-size 20 --epochs 4 --lr 1e30 --json j");
-    const char *end = strchr(c.err, '\n');
-    cr_expect_eq(c.status, 3, "status %d: %s", c.status, c.err);
-    cr_expect(end && !end[1] && matches(c.err, "^duet: loss: not finite since step [1-9]"), "%s",
-              c.err);
-    cr_expect(matches(c.out,
-                      "^DDP = single: identical to the bit, but the loss is not finite since "
-                      "step [1-9]"),
-              "%s", c.out);
+    cli_says(3,
+             "^duet: loss: not finite since step [1-9]|"
+             "^DDP = single: identical to the bit, but the loss is not finite since step [1-9]",
+             "compare --data-dir d --batch-size 20 --epochs 4 --lr 1e30 --json j");
     struct json *root = json_of("j");
     cr_expect_str_eq(json_text(root, "ddp/verdict/verdict"), "identical");
     cr_expect_gt(json_int(root, "ddp/verdict/not_finite_at_step"), 0);
     json_free(root);
-    cli_free(&c);
     cli_says(0, "duet: DP, loss in forward: loss: not finite since step ",
              "profile --data-dir d --batch-size 20 --steps 6 --lr 1e30 --quiet");
 }
 
-static void check_lines(const char *out, const char *const *lines, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        cr_expect(matches(out, lines[i]), "%s: %s", lines[i], out);
-}
-
-/* Behind its lines the demo profiles a wide head, whose memory follows from its sizes: outputs and
- * their gradient 2 x 256 x 2000 floats, Adam's means 2 x 1690576. */
-static void check_lesson(const char *out) {
-    static const char *const lines[] = {
-        "^Where DataParallel hurts: 2000 outputs, Adam, 4 devices",
-        "^  gathered outputs, gradient +3\\.91 MiB +0 B +0 B$",
-        "^  Adam's two moments +12\\.9 MiB +0 B +12\\.9 MiB$",
-        "^DP and DDP train the same model as one device, to the bit: 3 steps",
-        "^With 2000 outputs and Adam, device 0 of DP holds 2\\.1 times the memory",
-        "^resnet50 +4 +128( +[0-9.]+){4}( +[0-9.]+x){4}$"};
-    check_lines(out, lines, sizeof lines / sizeof *lines);
-}
-
-/* The demo ends with the line of the chapter for each mode, and says that it trains for less. */
+/* The demo ends with the line of the chapter for each mode, and says that it trains for less. Then
+ * it profiles a wide head, whose memory follows from its sizes: outputs and their gradient 2 x 256
+ * x 2000 floats, Adam's means 2 x 1690576. */
 CliTest(cli_compare, demo, 300) {
-    static const char *const begin[] = {
-        "^d2l.*: lenet, at most 3 steps of 1 epoch instead\n  of the chapter's 10 \\(--epochs 10",
-        "^single +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on "
-        "\\[cpu\\(0\\)\\]" PART_OF_AN_EPOCH,
-        "^DP" ON_TWO,
-        "^DDP" ON_TWO,
-        "^DDP = single: identical to the bit after 3 steps",
-        "^    duet collective --ranks 4 --pictures pictures$"};
     const char *data = few_pictures(PICTURES);
-    struct cli c;
-    cli_run(&c, "demo %s --epochs 1 --steps 3 --json j", data);
-    cr_assert(c.status == 0 && !*c.err, "status %d: %s", c.status, c.err);
-    check_lines(c.out, begin, sizeof begin / sizeof *begin);
-    cr_expect(matches(c.out, "^speed-up: give at least 5 steps$"), "%s", c.out);
-    check_lesson(c.out);
+    cli_says(0,
+             "^d2l.*: lenet, at most 3 steps of 1 epoch instead\n  of the chapter's 10 \\(--epochs "
+             "10|^single +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on "
+             "\\[cpu\\(0\\)\\]" PART_OF_AN_EPOCH "|^DP" ON_TWO "|^DDP" ON_TWO
+             "|^DDP = single: identical to the bit after 3 steps|^speed-up: give at least 5 steps$|"
+             "^    duet collective --ranks 4 --pictures pictures$|"
+             "^Where DataParallel hurts: 2000 outputs, Adam, 4 devices|"
+             "^  gathered outputs, gradient +3\\.91 MiB +0 B +0 B$|"
+             "^  Adam's two moments +12\\.9 MiB +0 B +12\\.9 MiB$|"
+             "^DP and DDP train the same model as one device, to the bit: 3 steps|"
+             "^With 2000 outputs and Adam, device 0 of DP holds 2\\.1 times the memory|"
+             "^resnet50 +4 +128( +[0-9.]+){4}( +[0-9.]+x){4}$|!duet: ",
+             "demo %s --epochs 1 --steps 3 --json j", data);
     struct json *root = json_of("j");
     cr_assert_eq(json_int(root, "ddp/steps"), 3);
     json_free(root);
-    cli_free(&c);
     if (test_short()) return;
     put_data(60, 20);
     cli_says(0, /* only whole epochs, so nothing is extrapolated */

@@ -24,12 +24,6 @@ static int same(const struct json *e, const struct json *m, const char *path) {
     return equal;
 }
 
-static const struct json *devices_of(const struct json *root, const char *way) {
-    char path[64];
-    snprintf(path, sizeof path, *way ? "%s/per_device" : "%sper_device", way);
-    return json_at(root, path);
-}
-
 /* The bytes over each link, from device to device. */
 static void compare_links(const struct json *estimated, const struct json *measured,
                           const char *words) {
@@ -42,11 +36,12 @@ static void compare_links(const struct json *estimated, const struct json *measu
                       "%s: %s of a link: %.17g, %.17g", words, x->key, x->number, y->number);
 }
 
-/* Compares all that the estimate says of each device. way "": `measured` is one record. */
+/* Compares all that the estimate says of each device. measured_way "": one record. */
 static void compare_devices(const struct json *estimated, const char *way,
                             const struct json *measured, const char *measured_way,
                             const char *words) {
-    const struct json *e = devices_of(estimated, way), *m = devices_of(measured, measured_way);
+    const struct json *e = json_at(estimated, "%s/per_device", way),
+                      *m = json_at(measured, "%s/per_device", measured_way);
     cr_assert_eq(e->count, m->count);
     e = e->child;
     m = m->child;
@@ -66,19 +61,16 @@ static struct json *output_of(const char *command, const char *words) {
 /* Without a worker the next batch is always there in time, as it is in a longer run. */
 static void check_ways(const char *words, int with_dp) {
     static const char *const ways[] = {"ddp", "dp", "dp_loss_in_forward"};
-    char timely[256];
-    snprintf(timely, sizeof timely, "%s --workers 0", words);
-    struct json *estimated = output_of("estimate", words), *measured = output_of("profile", timely);
+    struct json *estimated = output_of("estimate", words),
+                *measured = output_of("profile --workers 0", words);
     for (int i = 0; i < (with_dp ? 3 : 1); i++) {
         compare_devices(estimated, ways[i], measured, ways[i], words);
         compare_links(json_at(estimated, ways[i]), json_at(measured, ways[i]), words);
     }
     cr_expect_eq(json_at(estimated, "ddp/computed")->integer, 1);
-    for (int i = 0, n = json_at(measured, "ddp/bucket_sizes")->count; i < n; i++) {
-        char path[64];
-        snprintf(path, sizeof path, "ddp/bucket_sizes/%d", i);
-        cr_expect_eq(json_int(estimated, path), json_int(measured, path), "%s: %s", words, path);
-    }
+    for (int i = 0, n = json_at(measured, "ddp/bucket_sizes")->count; i < n; i++)
+        cr_expect_eq(json_int(estimated, "ddp/bucket_sizes/%d", i),
+                     json_int(measured, "ddp/bucket_sizes/%d", i), "%s: bucket %d", words, i);
     json_free(estimated);
     json_free(measured);
 }
@@ -113,9 +105,8 @@ CliTest(cli_estimate, is_what_profile_measures, 120) {
 CliTest(cli_estimate, of_single, 60) {
     const char *words =
         SMALL "--model complex --batch-size 20 --devices 3 --allreduce ring --virtual-devices 3";
-    char timely[256];
-    snprintf(timely, sizeof timely, "%s --workers 0 --device cpu --trace t", words);
-    struct json *estimated = output_of("estimate", words), *measured = output_of("train", timely);
+    struct json *estimated = output_of("estimate", words),
+                *measured = output_of("train --workers 0 --device cpu --trace t", words);
     compare_devices(estimated, "single", measured, "", words);
     json_free(estimated);
     json_free(measured);
@@ -146,29 +137,26 @@ CliTest(cli_estimate, says_that_it_is_computed, 60) {
 /* A model of the house, described by its numbers: its two tensors have 100 elements each, as
  * the two pieces of 200. All that does not follow from its layers is the same. */
 CliTest(cli_estimate, of_a_described_model, 60) {
-    static const char *const causes[] = {"params", "grads",           "optimizer",
-                                         "input",  "gathered_output", "comm"};
+    static const char *const same_keys[] = {"memory_at_peak_by_cause/params",
+                                            "memory_at_peak_by_cause/grads",
+                                            "memory_at_peak_by_cause/optimizer",
+                                            "memory_at_peak_by_cause/input",
+                                            "memory_at_peak_by_cause/gathered_output",
+                                            "memory_at_peak_by_cause/comm",
+                                            "bytes_in",
+                                            "bytes_out"};
     static const char *const ways[] = {"single", "dp", "dp_loss_in_forward", "ddp"};
     const char *sizes = "--shape 1 --classes 100 --devices 3 --batch-size 24 --steps 3 --optimizer "
                         "adam";
-    char words[256];
-    snprintf(words, sizeof words, "--model simple --dataset random %s", sizes);
-    struct json *house = output_of("estimate", words);
-    snprintf(words, sizeof words, "--params 0.2K --activations 4K %s", sizes);
-    struct json *described = output_of("estimate", words);
+    struct json *house = output_of("estimate --model simple --dataset random", sizes),
+                *described = output_of("estimate --params 0.2K --activations 4K", sizes);
     for (int way = 0; way < 4; way++)
         for (int d = 0; d < (way ? 3 : 1); d++) {
-            char path[96];
-            for (int c = 0; c < 6; c++) {
-                snprintf(path, sizeof path, "%s/per_device/%d/memory_at_peak_by_cause/%s",
-                         ways[way], d, causes[c]);
-                cr_expect_eq(json_int(described, path), json_int(house, path), "%s", path);
-            }
-            for (int out = 0; out < 2; out++) {
-                snprintf(path, sizeof path, "%s/per_device/%d/bytes_%s", ways[way], d,
-                         out ? "out" : "in");
-                cr_expect_eq(json_int(described, path), json_int(house, path), "%s", path);
-            }
+            const struct json *x = json_at(described, "%s/per_device/%d", ways[way], d),
+                              *y = json_at(house, "%s/per_device/%d", ways[way], d);
+            for (int i = 0; i < 8; i++)
+                cr_expect_eq(json_int(x, "%s", same_keys[i]), json_int(y, "%s", same_keys[i]),
+                             "%s, device %d: %s", ways[way], d, same_keys[i]);
         }
     /* 4 KiB for each of 24 samples, their 100 outputs, and the loss's memory */
     int64_t held = json_int(described, "single/per_device/0/memory_at_peak_by_cause/activations");
@@ -189,11 +177,9 @@ CliTest(cli_estimate, as_pytorch, 60) {
              "estimate %s --device-memory 18M --json e", words);
     cli_says(0, "\nsaved by autograd ", "profile %s --workers 0 --device cpu --json p", words);
     struct json *estimated = json_of("e"), *profiled = json_of("p");
-    for (int d = 0; d < 4; d++) {
-        char path[64];
-        snprintf(path, sizeof path, "ddp/as_pytorch/%d", d);
-        same(json_at(estimated, path), json_at(profiled, path), path);
-    }
+    for (int d = 0; d < 4; d++)
+        same(json_at(estimated, "ddp/as_pytorch/%d", d), json_at(profiled, "ddp/as_pytorch/%d", d),
+             "ddp/as_pytorch");
     /* The outputs of 64 samples four times: as such, as log-probabilities, and two gradients. */
     cr_expect_eq(json_int(profiled, "dp/as_pytorch/0/memory_peak_by_cause/gathered_output"),
                  4LL * 64 * 20000 * 4);
@@ -217,21 +203,16 @@ CliTest(cli_estimate, no_line_is_wider_than_80, 60) {
         "--details --devices 8 --params 25.6M --shape 3x224x224 --classes 1000 --activations 90M "
         "--device-memory 4G"};
     for (int i = 0; i < 2; i++) {
-        struct cli c;
-        cli_run(&c, "estimate %s", lines[i]);
-        cr_expect(c.status == 0 && plain_lines(c.out), "%s%s", c.out, c.err);
-        cli_free(&c);
+        char *out = cli_output("estimate %s", lines[i]);
+        cr_expect(plain_lines(out), "%s", out);
+        free(out);
     }
 }
 
 /* Building a model shows what it takes. No head of a table is printed before the error. */
 CliTest(cli_estimate, a_model_that_does_not_suit_its_samples, 60) {
-    FILE *file = fopen("net.duet", "w");
-    cr_assert_not_null(file);
-    fputs("duet 1\ninput %x: f32[N, 10]\nparameter w: f32[4, 10]\n"
-          "%1: f32[N, 4] = linear(%x, w, none)\nreturn %1\n",
-          file);
-    fclose(file);
+    cli_put("net.duet", "duet 1\ninput %x: f32[N, 10]\nparameter w: f32[4, 10]\n"
+                        "%1: f32[N, 4] = linear(%x, w, none)\nreturn %1\n");
     cli_fails(2, "the graph is for samples of 10, the data has 12",
               "estimate --model net.duet --dataset random --shape 12 --classes 4");
 }

@@ -58,7 +58,6 @@ static void check_loss(const char *name) {
 static void check_gradients(const char *name, const struct model *m) {
     char path[64], key[128];
     float **before, **after;
-    double worst = 0;
     snprintf(path, sizeof path, "%s.safetensors", name);
     cr_assert_eq(values_load(m, path, &before, NULL), OK, "%s", error_message());
     cr_assert_eq(values_load(m, "after", &after, NULL), OK, "%s", error_message());
@@ -73,10 +72,8 @@ static void check_gradients(const char *name, const struct model *m) {
         double bound = TIMES * golden_number(FACTS, key) + PART * sqrt(square) + NO_GRADIENT;
         cr_expect(off <= bound, "%s: gradient of %s: off by %g, more than %g", name,
                   m->params[i].name, off, bound);
-        worst = fmax(worst, off / bound);
         free(x);
     }
-    if (getenv("DUET_SHOW")) printf("%s: gradients at most %g of the bound\n", name, worst);
     model_values_free(before), model_values_free(after);
 }
 

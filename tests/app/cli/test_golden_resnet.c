@@ -68,14 +68,12 @@ static void check_gradients(const struct model *m, int shards, const char *what)
     }
     cr_expect(sqrt(apart / whole) < GRADIENTS_TOLERANCE, "%s: gradients off by %g", what,
               sqrt(apart / whole));
-    if (getenv("DUET_SHOW")) printf("%s: gradients off by %g\n", what, sqrt(apart / whole));
     model_values_free(f), model_values_free(g);
 }
 
 static void check_statistics(const struct model *m, int shards, const char *what) {
     char *buffers;
     float **values;
-    double worst = 0;
     cr_assert_eq(values_load(m, "G", &values, (void **)&buffers), OK, "%s", error_message());
     model_values_free(values);
     for (int i = 0; i < m->buffer_count; i++) {
@@ -90,9 +88,7 @@ static void check_statistics(const struct model *m, int shards, const char *what
                             (size_t)spec->dims[0], &square);
         cr_expect(sqrt(d / square) < STATISTICS_TOLERANCE, "%s: %s off by %g", what, spec->name,
                   sqrt(d / square));
-        worst = fmax(worst, sqrt(d / square));
     }
-    if (getenv("DUET_SHOW")) printf("%s: statistics off by %g at most\n", what, worst);
     free(buffers);
 }
 
@@ -107,8 +103,6 @@ static void check_losses(const char *path, int steps, int shards, double toleran
         double want = golden_number(FACTS, key);
         cr_expect(fabs(loss - want) < tolerance, "%s: loss of step %d: %.9g, not %.9g", what, i,
                   loss, want);
-        if (getenv("DUET_SHOW"))
-            printf("%s: step %d: loss off by %g\n", what, i, fabs(loss - want));
     }
     free(text);
 }

@@ -34,23 +34,19 @@ CliTest(cli_loading, the_profile_shows_the_stages, 120) {
     static const char line[] =
         "profile --details --data-dir d --model mlp --batch-size 20 --steps 5 --json %s %s";
     static const char *const runs[] = {"dp", "dp_loss_in_forward", "ddp"};
-    struct cli c;
     put_data(103, 20);
-    cli_run(&c, line, "a", "--workers 0");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    char *text = unbroken(c.out);
+    char *out = cli_output(line, "a", "--workers 0"), *text = unbroken(out);
     cr_expect(matches(text, "^data: read from disk in [0-9.]+ s, once; ms per step: host [0-9.]+, "
                             "pinned [0-9.]+, device [0-9.]+ .[0-9.]+ of it while kernels run., "
                             "waiting [0-9.]+$"),
-              "%s", c.out);
-    free(text);
-    cr_expect_not_null(strstr(c.out, "  (loader) "), "the wait is a phase: %s", c.out);
-    cli_free(&c);
+              "%s", out);
+    cr_expect_not_null(strstr(out, "  (loader) "), "the wait is a phase: %s", out);
+    free(text), free(out);
     cli_well(line, "b", "--blocking-copies");
     struct json *a = json_of("a"), *b = json_of("b");
     for (int i = 0; i < 3; i++) {
-        const struct json *x = json_at(json_at(a, runs[i]), "per_device/0"),
-                          *y = json_at(json_at(b, runs[i]), "per_device/0");
+        const struct json *x = json_at(a, "%s/per_device/0", runs[i]),
+                          *y = json_at(b, "%s/per_device/0", runs[i]);
         cr_expect_eq(json_int(x, "bytes_in"), json_int(y, "bytes_in"), "%s", runs[i]);
         cr_expect(json_int(x, "loader_host_ns") > 0 && json_int(x, "loader_pinned_ns") > 0);
         cr_expect(json_int(x, "copy_ns") > 0, "%s: copies during the kernels", runs[i]);

@@ -68,8 +68,3 @@ CliTest(cli_manual, bash_completes, 60) {
         expect_shell(line);
     }
 }
-
-CliTest(cli_manual, other_words_are_refused, 60) {
-    cli_fails(2, "manual|zsh|man or bash", "manual zsh");
-    cli_fails(2, "manual|x", "manual man x");
-}

@@ -19,10 +19,9 @@ static int trains(const char *way, int batch) {
 CliTest(cli_max_batch, is_the_largest_that_trains, 120) {
     static const char *const ways[] = {"dp", "dp --loss-in-forward", "ddp"};
     int single, batch[3];
-    struct cli c;
-    cli_run(&c, "estimate " NET "--samples 4000 --device-memory 6M");
-    char *text = unbroken(c.out), *at = strstr(text, "The largest global batch that fits: ");
-    cr_assert_not_null(at, "%s%s", c.out, c.err);
+    char *out = cli_output("estimate " NET "--samples 4000 --device-memory 6M"),
+         *text = unbroken(out), *at = strstr(text, "The largest global batch that fits: ");
+    cr_assert_not_null(at, "%s", out);
     int found = sscanf(strchr(at, ':'), ": single %d; DP %d; DP, loss in forward %d; DDP %d.",
                        &single, &batch[0], &batch[1], &batch[2]);
     cr_assert(found == 4 && single > 0, "%s", at);
@@ -31,7 +30,7 @@ CliTest(cli_max_batch, is_the_largest_that_trains, 120) {
         cr_expect(!trains(ways[i], batch[i] + 3), "%s with %d", ways[i], batch[i] + 3);
     }
     cr_expect_lt(batch[0], batch[2]); /* DP gathers all outputs on device 0 */
-    free(text), cli_free(&c);
+    free(text), free(out);
     cli_says(0, "single 9, all samples; DP 9,",
              "estimate " NET "--samples 9 --batch-size 9 --device-memory 6M");
 }

@@ -19,19 +19,15 @@ Test(modelled, precisions, .init = cli_folder_make, .fini = cli_folder_remove, .
     enum { ASKED = sizeof asked / sizeof *asked };
     double ms[ASKED], gib[ASKED];
     for (int i = 0; i < ASKED; i++) {
-        struct cli c;
-        cli_run(&c,
-                "estimate --gpu a100-40 --dataset random --batch-per-device 64 --devices 2 "
-                "--precision %s",
-                asked[i].words);
-        cr_assert_eq(c.status, 0, "%s", c.err);
-        const char *row = strstr(c.out, "2 DDP ");
+        char *out = cli_output("estimate --gpu a100-40 --dataset random --batch-per-device 64 "
+                               "--devices 2 --precision %s",
+                               asked[i].words),
+             *text = unbroken(out);
+        const char *row = strstr(out, "2 DDP ");
         int n = row ? sscanf(row, "2 DDP %lf %*d %% %*d %*s %*s %*s %*s %lf", ms + i, gib + i) : 0;
-        cr_assert_eq(n, 2, "%s", c.out);
-        char *text = unbroken(c.out);
+        cr_assert_eq(n, 2, "%s", out);
         cr_expect(strstr(text, asked[i].says), "%s: %s", asked[i].says, text);
-        free(text);
-        cli_free(&c);
+        free(text), free(out);
     }
     cr_expect(ms[0] > ms[1] && ms[1] > ms[2] && ms[3] > ms[4] && ms[4] > ms[5]);
     cr_expect(gib[0] == gib[1] && gib[2] < 0.7 * gib[1] && gib[5] < 0.8 * gib[4], "%g %g %g",
@@ -40,14 +36,12 @@ Test(modelled, precisions, .init = cli_folder_make, .fini = cli_folder_remove, .
 
 /* The per cent beside the row; the output has what `says` has, or has it not behind a '!'. */
 static int stated(const char *words, const char *row, const char *says) {
-    struct cli c;
     int error = -1, absent = *says == '!';
-    cli_run(&c, "estimate --dataset random --devices 1,2 %s", words);
-    cr_assert_eq(c.status, 0, "%s: %s", words, c.err);
-    const char *at = strstr(c.out, row);
-    cr_assert(at && sscanf(at + strlen(row), "%*f %d", &error) == 1, "%s: %s", words, c.out);
-    cr_expect((strstr(c.out, says + absent) == NULL) == absent, "%s: %s: %s", words, says, c.out);
-    cli_free(&c);
+    char *out = cli_output("estimate --dataset random --devices 1,2 %s", words),
+         *at = strstr(out, row);
+    cr_assert(at && sscanf(at + strlen(row), "%*f %d", &error) == 1, "%s: %s", words, out);
+    cr_expect((strstr(out, says + absent) == NULL) == absent, "%s: %s: %s", words, says, out);
+    free(out);
     return error;
 }
 
@@ -72,16 +66,16 @@ CliTest(modelled, the_error_says_how_little_is_known, 120) {
 /* PyTorch's profiler counts 228 operations of ResNet-50 forward, loss included, and 353 backward
  * (tests/golden/operations.txt). */
 CliTest(modelled, details_count_the_launches, 60) {
-    struct cli c;
     int forward = 0, backward = 0;
-    cli_run(&c, "estimate --gpu a100-40 --model resnet50 --dataset random --devices 1 --details");
-    char *text = unbroken(c.out), *at = strstr(text, " forward ");
+    char *out = cli_output("estimate --gpu a100-40 --model resnet50 --dataset random --devices 1 "
+                           "--details"),
+         *text = unbroken(out), *at = strstr(text, " forward ");
     int read = sscanf(at ? at : "",
                       " forward %*f (memory, %d operations), loss %*f (launches, 3 operations), "
                       "backward %*f (memory, %d",
                       &forward, &backward);
     cr_expect(read == 2 && abs(forward - 225) < 12 && abs(backward - 353) < 18, "%s", text);
-    free(text), cli_free(&c);
+    free(text), free(out);
     /* TF32's time for each group is the convolution's own */
     cli_says(0, "(flops), loss|(flops), optimizer",
              "estimate --gpu a100-40 --model resnext50_32x4d --batch-size 8 --devices 1");
@@ -89,16 +83,12 @@ CliTest(modelled, details_count_the_launches, 60) {
 
 /* They are PyTorch's, and its DataParallel follows no ring. */
 CliTest(modelled, times_of_dp_follow_no_allreduce, 60) {
-    struct cli c[2];
-    for (int i = 0; i < 2; i++)
-        cli_run(&c[i],
-                "estimate --gpu v100 --model resnet50 --devices 4 --modes dp,ddp "
-                "--batch-size 128 --allreduce %s",
-                i ? "ring" : "auto");
-    const char *dp[] = {strstr(c[0].out, "4 DP "), strstr(c[1].out, "4 DP ")};
-    cr_expect(dp[0] && dp[1] && !strncmp(dp[0], dp[1], 30), "%s%s", c[0].out, c[1].out);
-    for (int i = 0; i < 2; i++)
-        cli_free(&c[i]);
+    static const char line[] = "estimate --gpu v100 --model resnet50 --devices 4 --modes dp,ddp "
+                               "--batch-size 128 --allreduce %s";
+    char *out[] = {cli_output(line, "auto"), cli_output(line, "ring")};
+    const char *dp[] = {strstr(out[0], "4 DP "), strstr(out[1], "4 DP ")};
+    cr_expect(dp[0] && dp[1] && !strncmp(dp[0], dp[1], 30), "%s%s", out[0], out[1]);
+    free(out[0]), free(out[1]);
 }
 
 /* `duet lesson`: LeNet loses by DP, ResNet-50 gains by both and by DDP more, and BERT on two GPUs
@@ -106,18 +96,16 @@ CliTest(modelled, times_of_dp_follow_no_allreduce, 60) {
 CliTest(modelled, lessons_three_models, 60) {
     static const char *const rows[] = {"lenet         2", "resnet50      4", "bert-base     2"};
     double dp[3], ddp[3];
-    struct cli c;
-    cli_run(&c, "lesson");
-    cr_assert_eq(c.status, 0, "%s", c.err);
+    char *out = cli_output("lesson");
     for (int i = 0; i < 3; i++) {
-        const char *row = strstr(c.out, rows[i]);
+        const char *row = strstr(out, rows[i]);
         cr_assert(row && sscanf(row + strlen(rows[i]), "%*d %*f %*f %*f %*f %lfx %lfx", &dp[i],
                                 &ddp[i]) == 2,
-                  "%s: %s", rows[i], c.out);
+                  "%s: %s", rows[i], out);
         cr_expect(ddp[i] > dp[i], "%s", row);
     }
-    cr_expect(dp[0] < 1 && dp[1] > 2 && ddp[1] > 3 && dp[2] < 1 && ddp[2] > 1, "%s", c.out);
-    cli_free(&c);
+    cr_expect(dp[0] < 1 && dp[1] > 2 && ddp[1] > 3 && dp[2] < 1 && ddp[2] > 1, "%s", out);
+    free(out);
     cli_fails(2, "duet estimate --gpu", "lesson --model lenet");
 }
 
@@ -163,18 +151,14 @@ CliTest(modelled, what_is_like_a_calibrated_machine_is_not_calibrated, 60) {
 }
 
 CliTest(modelled, a_timeline_of_the_step, 120) {
-    struct cli c;
-    cli_run(&c, "estimate --gpu v100 --machine dgx1 --devices 1,2 --trace t.json");
-    cr_assert_eq(c.status, 0, "%s", c.err);
+    cli_well("estimate --gpu v100 --machine dgx1 --devices 1,2 --trace t.json");
     char *text = cli_read("t.json", NULL);
     cr_expect(strstr(text, "DDP, modelled: 2 x v100, dgx1") && strstr(text, "allreduce bucket"));
     free(text);
-    cli_free(&c);
     cr_expect_eq(cli_files(), 2, "the link golden, and t.json");
     /* a page and pictures of what could not be computed here */
-    cli_run(&c, "estimate --gpu v100 --machine dgx1 --model resnet50 --dataset random --shape "
-                "3x224x224 --batch-per-device 64 --devices 8 --report r.html --pictures p");
-    cr_assert_eq(c.status, 0, "%s", c.err);
+    cli_well("estimate --gpu v100 --machine dgx1 --model resnet50 --dataset random --shape "
+             "3x224x224 --batch-per-device 64 --devices 8 --report r.html --pictures p");
     static const char *const written[] = {"r.html", "p/timeline.svg", "p/phases.svg"};
     for (int i = 0; i < 3; i++) {
         text = cli_read(written[i], NULL);
@@ -183,7 +167,6 @@ CliTest(modelled, a_timeline_of_the_step, 120) {
                         strstr(text, "GPU 0 computes or copies for")));
         free(text);
     }
-    cli_free(&c);
 }
 
 CliTest(modelled, bad_input_gets_one_line, 120) {
@@ -255,18 +238,17 @@ CliTest(modelled, the_table_as_json, 120) {
 
 /* One net and one memory have one largest batch, however it is asked for. */
 CliTest(modelled, the_largest_batch_is_that_of_the_memory, 120) {
-    struct cli c;
     char words[160];
     cli_well("estimate --gpu a10 --model resnet50 --devices 4 --json times");
-    cli_run(&c, "estimate --device-memory 24G --model resnet50 --devices 4");
+    char *out = cli_output("estimate --device-memory 24G --model resnet50 --devices 4"),
+         *text = unbroken(out);
     struct json *times = json_of("times"); /* single is asked for by --devices 1 */
-    char *text = unbroken(c.out);
     snprintf(words, sizeof words, "; DP %d; DP, loss in forward %d; DDP %d.",
              (int)json_int(times, "modelled/0/largest_batch"),
              (int)json_int(times, "modelled/1/largest_batch"),
              (int)json_int(times, "modelled/2/largest_batch"));
     cr_expect(strstr(text, words), "no '%s' in: %s", words, text);
-    json_free(times), free(text), cli_free(&c);
+    json_free(times), free(text), free(out);
 }
 
 /* ---- runs ---- */

@@ -17,21 +17,15 @@ static char *section(const char *out, int i) {
     return end ? strndup(from, (size_t)(end - from) + 1) : strdup(from);
 }
 
-static const struct json *device(const struct json *root, int run, int d) {
-    char path[64];
-    snprintf(path, sizeof path, "%s/per_device/%d", KEYS[run], d);
-    return json_at(root, path);
-}
-
 /* Compares times in the table with those in the file. In DP the other devices share a column, in
  * DDP all do. */
 static void check_numbers(const char *table, const struct json *root, int run) {
     static const char *const keys[] = {"busy_ns", "phase_ns/forward", "phase_ns/backward"};
     static const char *const names[] = {"busy ms per step", "  forward", "  backward"};
     for (int k = 0; k < 3; k++) {
-        double sum = 0, first = (double)json_int(device(root, run, 0), keys[k]);
+        double sum = 0, first = (double)json_int(root, "%s/per_device/0/%s", KEYS[run], keys[k]);
         for (int d = 1; d < DEVICES; d++)
-            sum += (double)json_int(device(root, run, d), keys[k]);
+            sum += (double)json_int(root, "%s/per_device/%d/%s", KEYS[run], d, keys[k]);
         char row[128];
         if (run == 2)
             snprintf(row, sizeof row, "^%s +%.3f$", names[k],
@@ -46,22 +40,20 @@ static void check_numbers(const char *table, const struct json *root, int run) {
 static int64_t sum_of(const struct json *root, int run, const char *key) {
     int64_t sum = 0;
     for (int d = 0; d < DEVICES; d++)
-        sum += json_int(device(root, run, d), key);
+        sum += json_int(root, "%s/per_device/%d/%s", KEYS[run], d, key);
     return sum;
 }
 
 CliTest(cli_profile, three_tables, 120) {
-    struct cli c;
     char *table[3];
     put_data(300, 20);
-    cli_run(&c, "profile --details --devices %d --data-dir d --batch-size 60 --steps %d --json j",
-            DEVICES, STEPS);
-    cr_assert(c.status == 0 && !*c.err && !*c.progress, "status %d: %s%s", c.status, c.err,
-              c.progress);
-    cr_expect(plain_lines(c.out));
+    char *out = cli_output("profile --details --devices %d --data-dir d --batch-size 60 --steps %d "
+                           "--json j",
+                           DEVICES, STEPS);
+    cr_expect(plain_lines(out));
     struct json *root = json_of("j");
     for (int i = 0; i < 3; i++) {
-        table[i] = section(c.out, i);
+        table[i] = section(out, i);
         cr_expect(matches(table[i], "3 devices( on [12] cores?)?, global batch 60, 4 steps"), "%s",
                   table[i]);
         check_numbers(table[i], root, i);
@@ -69,7 +61,7 @@ CliTest(cli_profile, three_tables, 120) {
          * batch. */
         cr_expect_geq(sum_of(root, i, "bytes_in"), sum_of(root, i, "bytes_out"));
         for (int d = 0; d < DEVICES; d++) {
-            const struct json *phases = json_at(device(root, i, d), "phase_ns");
+            const struct json *phases = json_at(root, "%s/per_device/%d/phase_ns", KEYS[i], d);
             cr_expect(json_int(phases, "evaluate") == 0 && json_int(phases, "proof") == 0,
                       "only training is measured");
             cr_expect(json_int(phases, "forward") > 0 && json_int(phases, "backward") > 0);
@@ -82,8 +74,8 @@ CliTest(cli_profile, three_tables, 120) {
     /* In DP device 0's thread waits for the others. Waiting of the other devices is not
      * measured. */
     for (int i = 0; i < 2; i++)
-        cr_expect(json_int(device(root, i, 0), "wait_ns") > 0 &&
-                      json_int(device(root, i, 1), "wait_ns") == 0 &&
+        cr_expect(json_int(root, "%s/per_device/0/wait_ns", KEYS[i]) > 0 &&
+                      json_int(root, "%s/per_device/1/wait_ns", KEYS[i]) == 0 &&
                       matches(table[i], "^ +device 0 +devices 1-2$") &&
                       matches(table[i], "^  .waiting for the others. +[0-9.]+ +-$"),
                   "%s", table[i]);
@@ -93,14 +85,13 @@ CliTest(cli_profile, three_tables, 120) {
     /* DDP's ranks do the same work, and each has memory for collectives. */
     cr_expect(matches(table[2], "^ +devices 0-2$") && strstr(table[2], "(allreduce, exposed)"),
               "%s", table[2]);
-    cr_expect_gt(json_int(device(root, 2, 1), "comm_ns"), 0);
-    cr_expect_eq(json_int(device(root, 2, 0), "memory_peak"),
-                 json_int(device(root, 2, 2), "memory_peak"));
-    cr_expect(strstr(c.out, "\nwhat this means\n") && strstr(c.out, "\nAt its peak, device 0 ") &&
-              strstr(c.out, "\nPyTorch's DataParallel would hold ") &&
-              strstr(c.out, "\nIn DDP every device holds all parameters and gradients"));
+    cr_expect_gt(json_int(root, "ddp/per_device/1/comm_ns"), 0);
+    cr_expect_eq(json_int(root, "ddp/per_device/0/memory_peak"),
+                 json_int(root, "ddp/per_device/2/memory_peak"));
+    cr_expect(strstr(out, "\nwhat this means\n") && strstr(out, "\nAt its peak, device 0 ") &&
+              strstr(out, "\nPyTorch's DataParallel would hold ") &&
+              strstr(out, "\nIn DDP every device holds all parameters and gradients"));
     for (int i = 0; i < 3; i++)
         free(table[i]);
-    json_free(root);
-    cli_free(&c);
+    json_free(root), free(out);
 }

@@ -33,14 +33,8 @@ static int64_t held(int64_t bytes) {
     return round_up(bytes, 256);
 }
 
-static const struct json *device(const struct json *root, const char *run, int d) {
-    char path[64];
-    snprintf(path, sizeof path, "%s/per_device/%d", run, d);
-    return json_at(root, path);
-}
-
 static void check_bytes(const struct json *root, const char *run, int d, int64_t in, int64_t out) {
-    const struct json *x = device(root, run, d);
+    const struct json *x = json_at(root, "%s/per_device/%d", run, d);
     cr_expect_eq(json_int(x, "bytes_in"), in * STEPS, "%s: into device %d: %ld, not %ld", run, d,
                  (long)json_int(x, "bytes_in") / STEPS, (long)in);
     cr_expect_eq(json_int(x, "bytes_out"), out * STEPS, "%s: out of device %d: %ld, not %ld", run,
@@ -51,20 +45,17 @@ static void check_held(const struct json *root, const char *run, int d, const ch
                        int64_t bytes) {
     static const char *const when[] = {"memory_now_by_cause", "memory_at_peak_by_cause"};
     for (int i = 0; i < 2; i++) {
-        char path[64];
-        snprintf(path, sizeof path, "%s/%s", when[i], cause);
-        int64_t got = json_int(device(root, run, d), path);
-        cr_expect_eq(got, bytes, "%s, device %d: %s: %ld, not %ld", run, d, path, (long)got,
+        int64_t got = json_int(root, "%s/per_device/%d/%s/%s", run, d, when[i], cause);
+        cr_expect_eq(got, bytes, "%s, device %d: %s: %ld, not %ld", run, d, cause, (long)got,
                      (long)bytes);
     }
 }
 
 static struct json *profile(const char *more) {
-    char file[] = "j";
     cli_well("profile --quiet --devices %d --dataset synthetic --samples 300 --model mlp "
-             "--mlp-hidden %d --batch-size %d --steps %d --json %s %s",
-             DEVICES, HIDDEN, BATCH, STEPS, file, more);
-    return json_of(file);
+             "--mlp-hidden %d --batch-size %d --steps %d --json j %s",
+             DEVICES, HIDDEN, BATCH, STEPS, more);
+    return json_of("j");
 }
 
 /* With the loss in forward labels go to the devices and one loss comes back from each; without it
@@ -129,7 +120,7 @@ CliTest(cli_profile_counts, phases_add_up, 120) {
     for (int run = 0; run < 3; run++) {
         int64_t moved = 0, in = 0;
         for (int d = 0; d < DEVICES; d++) {
-            const struct json *x = device(root, runs[run], d);
+            const struct json *x = json_at(root, "%s/per_device/%d", runs[run], d);
             in += json_int(x, "bytes_in");
             for (const struct json *p = json_at(x, "phase_bytes")->child; p; p = p->next)
                 moved += strcmp(p->key, "none") ? p->integer : 0; /* reading logs is not training */

@@ -9,11 +9,11 @@ static const double LOSS_TOLERANCE = 2e-7;
 
 enum { STEPS = 5 };
 
-static void as_pytorch(const char *name, const char *options) {
+static void as_pytorch(const char *name, const char *mode, const char *options) {
     char *text, *line, key[64];
-    cli_well("train %s --dataset random --samples 80 --batch-size 16 --no-shuffle --steps 5 "
+    cli_well("train %s %s --dataset random --samples 80 --batch-size 16 --no-shuffle --steps 5 "
              "--log-loss l.csv --quiet",
-             options);
+             mode, options);
     line = strchr(text = cli_read("l.csv", NULL), '\n');
     for (int step = 0; step < STEPS; step++, line = strchr(line + 1, '\n')) {
         double got = NAN, want;
@@ -30,14 +30,10 @@ CliTest(cli_random, losses_are_pytorchs, 120) {
     static const char *const modes[] = {"--mode single", "--mode dp --devices 2",
                                         "--mode ddp --devices 4"};
     for (int m = 0; m < 3; m++) {
-        char options[256];
-        snprintf(options, sizeof options, "%s --model simple --loss mse --lr 0.1", modes[m]);
-        as_pytorch("simple", options);
-        snprintf(options, sizeof options, "%s --model complex --lr 0.001 --seed 3", modes[m]);
-        as_pytorch("complex", options);
-        snprintf(options, sizeof options,
-                 "%s --model simple --loss mse --lr 0.1 --shape 3 --classes 2 --seed 7", modes[m]);
-        as_pytorch("narrow", options);
+        as_pytorch("simple", modes[m], "--model simple --loss mse --lr 0.1");
+        as_pytorch("complex", modes[m], "--model complex --lr 0.001 --seed 3");
+        as_pytorch("narrow", modes[m],
+                   "--model simple --loss mse --lr 0.1 --shape 3 --classes 2 --seed 7");
     }
 }
 

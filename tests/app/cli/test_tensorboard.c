@@ -31,12 +31,12 @@ static void check_run(const char *folder, const struct json *run) {
     cr_expect_eq(events_count(&all, "Loss/train_epoch"), 2);
     cr_expect_geq(events_count(&all, "Speed/samples_per_second"), 2);
     for (int d = 0; d < (int)json_int(run, "devices"); d++) {
-        char tag[64], path[64];
+        char tag[64];
         snprintf(tag, sizeof tag, "Memory/device_%d_peak_MiB", d);
-        snprintf(path, sizeof path, "per_device/%d/memory_peak", d);
         const struct event *e = event_of(&all, tag, 1);
         cr_assert_not_null(e, "%s: no %s", folder, tag);
-        cr_expect_eq(e->value, (float)(json_double(run, path) / 0x1p20), "%s: %s", folder, tag);
+        cr_expect_eq(e->value, (float)(json_double(run, "per_device/%d/memory_peak", d) / 0x1p20),
+                     "%s: %s", folder, tag);
     }
     for (int i = 1; i < all.count; i++)
         cr_expect(all.event[i].wall_time >= all.event[i - 1].wall_time &&

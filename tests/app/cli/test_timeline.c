@@ -22,20 +22,18 @@ static const char *const by_hand[] = {OF("2"),
                                       RUNS("1", "sgd", "45", "4") "]}"};
 
 CliTest(cli_timeline, times_by_hand, 30) {
-    struct cli c;
     char text[2048] = "";
     for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++)
         strcat(text, by_hand[i]);
     cli_put("parts.json", text);
-    cli_run(&c, "report parts.json");
-    cr_assert_eq(c.status, 0, "%s", c.err);
+    char *out = cli_output("report parts.json");
     cr_expect_str_eq(
-        c.out,
+        out,
         "0.06 ms: F forward, B backward, S optimizer, : copies and sums, . nothing\n"
         "device 0  |FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF................BBBBBBBBBBBBBBBB| busy 75 %\n"
         "device 1  |................................FFFFFFFF::::SSSS................| busy 25 %\n"
         "the bubble: 50 % of the time of 2 devices\n");
-    cli_free(&c);
+    free(out);
 }
 
 CliTest(cli_timeline, what_is_none_is_refused, 60) {

@@ -6,16 +6,13 @@
 static const char MODEL[] = "--data-dir d --model mlp --mlp-hidden 20 --batch-size 24";
 
 static void train(const char *mode, const char *title, int devices, int steps, const char *more) {
-    struct cli c;
-    cli_run(&c, "train --mode %s --devices %d %s --quiet --json j --trace t %s", mode, devices,
-            strstr(more, "--model") ? "--data-dir d --batch-size 24" : MODEL, more);
-    cr_assert(c.status == 0 && !*c.out && !*c.err, "%d %s", c.status, c.err);
+    cli_well("train --mode %s --devices %d %s --quiet --json j --trace t %s", mode, devices,
+             strstr(more, "--model") ? "--data-dir d --batch-size 24" : MODEL, more);
     struct json *trace = json_of("t"), *run = json_of("j");
     cr_expect_eq(processes(trace), devices);
     check_traced_run(trace, title, run, steps);
     begins_at_zero(trace, 100, devices);
     json_free(trace), json_free(run);
-    cli_free(&c);
 }
 
 /* Two epochs, so that there is an evaluation between steps. The last batch of each is short. */
@@ -43,10 +40,8 @@ CliTest(cli_trace, no_overlap, 120) {
 
 static void several(const char *command, const char *const *keys, const char *const *titles,
                     int runs) {
-    struct cli c;
     int pid = 0;
-    cli_run(&c, "%s --devices 2 %s --steps 9 --epochs 3 --json j --trace t", command, MODEL);
-    cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
+    cli_well("%s --devices 2 %s --steps 9 --epochs 3 --json j --trace t", command, MODEL);
     struct json *trace = json_of("t"), *root = json_of("j");
     for (int i = 0; i < runs; i++) {
         char path[64];
@@ -57,7 +52,6 @@ static void several(const char *command, const char *const *keys, const char *co
         begins_at_zero(trace, pid, 2);
     }
     json_free(trace), json_free(root);
-    cli_free(&c);
 }
 
 CliTest(cli_trace, compare_and_profile, 120) {
@@ -94,10 +88,8 @@ static int64_t bytes_between(const struct json *trace, const char *source,
 /* What DP moves by hand: per step, the parameters to device 1, its rows and labels too, its outputs
  * and gradients back. */
 CliTest(cli_trace, copies_name_their_ends, 120) {
-    struct cli c;
     put_data(48, 8);
-    cli_run(&c, "train --mode dp --devices 2 %s --epochs 1 --quiet --json j --trace t", MODEL);
-    cr_assert_eq(c.status, 0, "%s", c.err);
+    cli_well("train --mode dp --devices 2 %s --epochs 1 --quiet --json j --trace t", MODEL);
     struct json *trace = json_of("t"), *run = json_of("j");
     int64_t to_1 = bytes_between(trace, "cpu(0)", "cpu(1)"),
             host_to_1 = bytes_between(trace, "host", "cpu(1)"),
@@ -109,22 +101,17 @@ CliTest(cli_trace, copies_name_their_ends, 120) {
     cr_expect(to_1 > reduced && reduced > gathered && gathered == 2 * 12 * 10 * 4, "%ld %ld %ld",
               (long)to_1, (long)reduced, (long)gathered);
     json_free(trace), json_free(run);
-    cli_free(&c);
 }
 
 /* Of a longer run the trace has the first steps, each of them whole. */
 CliTest(cli_trace, the_first_steps, 120) {
-    struct cli c;
     put_data(8, 4);
-    cli_run(&c,
-            "train --mode ddp --devices 2 --data-dir d --model mlp --mlp-hidden 1 --batch-size 8 "
-            "--epochs %d --quiet --trace t",
-            TRACE_STEPS + 20);
-    cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
+    cli_well("train --mode ddp --devices 2 --data-dir d --model mlp --mlp-hidden 1 --batch-size 8 "
+             "--epochs %d --quiet --trace t",
+             TRACE_STEPS + 20);
     struct json *trace = json_of("t");
     for (int rank = 0; rank < 2; rank++)
         check_steps(trace, process_of(trace, rank ? "DDP: cpu(1)" : "DDP: cpu(0)"), TRACE_STEPS);
     cr_expect(strstr(json_text(trace, "otherData/DDP"), "1000 of 1020 steps"));
     json_free(trace);
-    cli_free(&c);
 }

@@ -25,9 +25,7 @@ enum {
 };
 
 static void expect(struct json *j, int device, const char *cause, int64_t least, int64_t slack) {
-    char path[96];
-    snprintf(path, sizeof path, "per_device/%d/memory_peak_by_cause/%s", device, cause);
-    int64_t got = json_int(j, path);
+    int64_t got = json_int(j, "per_device/%d/memory_peak_by_cause/%s", device, cause);
     cr_expect(got >= least && got <= least + slack, "device %d: %s: %lld bytes, not %lld", device,
               cause, (long long)got, (long long)least);
 }
@@ -62,75 +60,55 @@ CliTest(cli_wide_head, dp_runs_out_of_memory_where_ddp_trains, 60) {
 }
 
 /* A profile measures the kinds that fit, says what DP held when it asked for more, and ends with
- * one line and status 1. */
+ * status 1 (and one line: test_bad_input.c). */
 CliTest(cli_wide_head, profile_goes_on_with_what_fits, 60) {
-    struct cli c;
-    cli_run(&c, "profile " COMMON " --device-memory 12M --steps 2 --quiet --json j");
-    cr_expect_eq(c.status, 1, "%d: %s", c.status, c.err);
-    cr_expect(matches(c.err, "^duet: DP: out of memory: .*--device-memory$") &&
-                  strchr(c.err, '\n') == c.err + strlen(c.err) - 1,
-              "%s", c.err);
-    cr_expect(
-        matches(c.out, "^DP does not fit:$") && strstr(c.out, "held: gathered output ") &&
-            matches(c.out, "^DP, loss in forward: 4 devices") &&
-            matches(c.out, "^DDP: 4 devices") &&
-            matches(c.out, "^  DP: does not fit: it needs at least 15\\.[0-9]+ MiB on device 0 ") &&
-            matches(c.out, "^  DP, loss in forward: fits, with at most [0-9.]+ MiB of 12 MiB") &&
-            matches(c.out, "^  DDP: fits, with at most [0-9.]+ MiB of 12 MiB on a device$"),
-        "%s", c.out);
+    cli_says(
+        1,
+        "^duet: DP: out of memory: .*--device-memory$|^DP does not fit:$|held: gathered output |"
+        "^DP, loss in forward: 4 devices|^DDP: 4 devices|"
+        "^  DP: does not fit: it needs at least 15\\.[0-9]+ MiB on device 0 |"
+        "^  DP, loss in forward: fits, with at most [0-9.]+ MiB of 12 MiB|"
+        "^  DDP: fits, with at most [0-9.]+ MiB of 12 MiB on a device$",
+        "profile " COMMON " --device-memory 12M --steps 2 --quiet --json j");
     struct json *root = json_of("j");
     cr_expect(strstr(json_text(root, "dp/does_not_fit"), "asked for gathered output"));
     cr_expect_eq(json_int(root, "ddp/steps"), 2);
     json_free(root);
-    cli_free(&c);
 }
 
 /* compare judges the modes that fit. Beside device 0, DP holds 2 x 880,000 + 4 x 1,280,000 bytes;
  * DDP holds adam's state there as well, 2 x 880,000 more, and 1 MiB of scratch: 9.24 MiB. */
 CliTest(cli_wide_head, compare_goes_on_with_what_fits, 60) {
-    struct cli c;
     cr_assert(2 * PARAMS + 4 * SHARE + SMALL < 8 * MIB && 4 * PARAMS + 4 * SHARE > 8 * MIB);
-    cli_run(&c, "compare " COMMON
-                " --device-memory 64M,8M,8M,8M --optimizer adam --steps 2 --quiet --json j");
-    cr_expect_eq(c.status, 1, "%d: %s", c.status, c.err);
-    cr_expect(matches(c.err, "^duet: DDP: .*out of memory on device [123]: ") &&
-                  strchr(c.err, '\n') == c.err + strlen(c.err) - 1,
-              "%s", c.err);
-    cr_expect(matches(c.out, "^ +single +DP x 4$") &&
-                  matches(c.out, "^DP = single: identical to the bit after 2 steps") &&
-                  matches(c.out, "^DDP does not fit into the memory of its devices: it needs at "
-                                 "least 9\\.[0-9]+ MiB on$"),
-              "%s", c.out);
+    cli_says(
+        1,
+        "^duet: DDP: .*out of memory on device [123]: |^ +single +DP x 4$|"
+        "^DP = single: identical to the bit after 2 steps|"
+        "^DDP does not fit into the memory of its devices: it needs at least 9\\.[0-9]+ MiB on$",
+        "compare " COMMON
+        " --device-memory 64M,8M,8M,8M --optimizer adam --steps 2 --quiet --json j");
     struct json *root = json_of("j");
     cr_expect(strstr(json_text(root, "ddp/does_not_fit"), "out of memory on device"));
     cr_expect_eq(json_int(root, "dp/steps"), 2);
     json_free(root);
-    cli_free(&c);
 }
 
 /* Where single does not fit, DDP is judged against DP, by hashes or in lock step; and a mode
  * without a partner is measured without a verdict. Single and DP's device 0 hold the outputs of all
  * samples: single 6 times the whole, with what was said above; DP 2 times, and 3 of one device. */
 CliTest(cli_wide_head, compare_goes_on_without_single, 60) {
-    struct cli c;
     cr_assert(2 * PARAMS + 3 * SHARE + 2 * WHOLE + MIB < 18 * MIB && 4 * WHOLE > 18 * MIB);
-    cli_run(&c, "compare " COMMON " --device-memory 18M --steps 5 --quiet --json j");
-    cr_expect(c.status == 1 && matches(c.err, "^duet: single: .*out of memory on device 0: "), "%s",
-              c.err);
-    cr_expect(
-        matches(c.out, "^ +DP x 4 +DDP x 4$") &&
-            matches(c.out, "^speed-up over DP(, [0-9]+ cores?)? +1.00 ") &&
-            matches(c.out,
-                    "^single does not fit into the memory of its devices: it needs at least ") &&
-            matches(c.out, "^DDP = DP: identical to the bit after 5 steps"),
-        "%s", c.out);
+    cli_says(1,
+             "^duet: single: .*out of memory on device 0: |^ +DP x 4 +DDP x 4$|"
+             "^speed-up over DP(, [0-9]+ cores?)? +1.00 |"
+             "^single does not fit into the memory of its devices: it needs at least |"
+             "^DDP = DP: identical to the bit after 5 steps",
+             "compare " COMMON " --device-memory 18M --steps 5 --quiet --json j");
     struct json *root = json_of("j");
     cr_expect(strstr(json_text(root, "single/does_not_fit"), "out of memory on device 0"));
     cr_expect_str_eq(json_text(root, "ddp/verdict/verdict"), "identical");
     cr_expect_eq(json_at(root, "dp/verdict")->kind, JSON_NULL);
     json_free(root);
-    cli_free(&c);
-
     cli_says(1, "^DDP ~ DP: agree within rounding in the first step",
              "compare " COMMON " --device-memory 18M --steps 2 --quiet --virtual-devices off");
     cli_says(1,

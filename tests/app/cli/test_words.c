@@ -15,24 +15,20 @@ CliTest(cli_words, sampler_by_eye, 60) {
                  {"--dataset-size 7 --rank 0 --seed 3 --epoch 2", "1\n2\n3\n"},
                  {"--dataset-size 7 --rank 1 --seed 3 --epoch 2", "0\n6\n1\n"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct cli c;
-        cli_run(&c, "sampler --dataset-size 10 --world-size 3 %s", table[i].words);
-        cr_expect_str_eq(c.out, table[i].out, "%s", table[i].words);
-        cli_free(&c);
+        char *out = cli_output("sampler --dataset-size 10 --world-size 3 %s", table[i].words);
+        cr_expect_str_eq(out, table[i].out, "%s", table[i].words);
+        free(out);
     }
     cli_says(0, "!\n", "sampler --dataset-size 0 --world-size 3 --rank 0"); /* no lines */
 }
 
 CliTest(cli_words, devices, 60) {
-    struct cli c;
-    cli_run(&c, "devices");
-    cr_assert(c.status == 0 && !*c.err, "%s", c.err);
-    cr_expect(matches(c.out, "^cpu +1 to 64 emulated devices.*(avx512|avx2|generic) kernels") &&
-                  matches(c.out, "1 device: [0-9.]+ [MG]iB of memory"),
-              "%s", c.out);
-    cr_expect(matches(c.out, "^cuda +(not built in|none: |[0-9]+ GPU)") && plain_lines(c.out), "%s",
-              c.out);
-    cli_free(&c);
+    char *out = cli_output("devices");
+    cr_expect(matches(out, "^cpu +1 to 64 emulated devices.*(avx512|avx2|generic) kernels") &&
+                  matches(out, "1 device: [0-9.]+ [MG]iB of memory") &&
+                  matches(out, "^cuda +(not built in|none: |[0-9]+ GPU)") && plain_lines(out),
+              "%s", out);
+    free(out);
 }
 
 /* ---- help ---- */
@@ -65,9 +61,8 @@ CliTest(cli_words, help_is_one_text, 60) {
     }
     cr_expect(plain_lines(first.out) && matches(first.out, "^exit status: 0 .*1 .*2 .*3 ") &&
               matches(first.out, "128\\+n ended by signal n$"));
-    cli_run(&c, "--version");
-    cr_expect(c.status == 0 && matches(c.out, "^duet [0-9]+\\.[0-9]+\\.[0-9]+$"), "%s", c.out);
-    cli_free(&first), cli_free(&c);
+    cli_says(0, "^duet [0-9]+\\.[0-9]+\\.[0-9]+$", "--version");
+    cli_free(&first);
 }
 
 /* Help that does not reach its reader is a failure. */
