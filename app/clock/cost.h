@@ -52,9 +52,7 @@ struct clock_config {
     enum phase last_phase;    /* the measured step ends with this phase; PHASE_NONE: a whole step */
     enum clock_kind kind;
     enum clock_way way;
-    double given;       /* a factor on all kernels, from a measured time on one GPU; 0: none */
-    double given_error; /* two measured times: their distance from the prediction, in percent; -1:
-                         * one time, of another batch, with the usual error */
+    double given; /* a factor on all kernels, from a measured time on one GPU; 0: none */
     struct what_if what_if;
 };
 

@@ -154,7 +154,7 @@ double trust_error(const struct clock_config *c, int *rows) {
     struct trust_cell cell = trust_cell_of(c);
     *rows = 1;
     if (c->machine->error > 0) return c->machine->error;
-    if (c->given > 0 && c->way == CLOCK_SINGLE && c->given_error >= 0) return c->given_error;
+    if (c->given > 0 && c->way == CLOCK_SINGLE) return 0;
     /* An error that holds with less information also holds with more. */
     for (; cell.informed >= 0; cell.informed--)
         for (int i = 0; i < (int)(sizeof cells / sizeof *cells); i++)

@@ -7,35 +7,24 @@
 
 #include "base/error.h"
 #include "base/text/parse.h"
-#include "cli/options/run_options.h"
 #include "clock/trust.h"
 
-int measured_read(struct measured *m, const char *text) {
-    for (const char *at = text; at && (at == text || at[-1]); m->times++) {
-        char gpus[16], time[24], unit[8];
-        int64_t batch = 0;
-        int end = 0;
-        double ms;
-        if (m->times == MEASURED_TIMES ||
-            sscanf(at, "%15[x0-9]:%23[0-9.eE+-]%7[ms]%n", gpus, time, unit, &end) != 3 ||
-            (strcmp(gpus, "1") &&
-             (strncmp(gpus, "1x", 2) || parse_int("", gpus + 2, 1, LARGEST_BATCH, &batch))) ||
-            (at[end] && at[end] != ',') || (strcmp(unit, "ms") && strcmp(unit, "s")) ||
-            parse_number("", time, 1e-9, 1e12, &ms))
-            return fail(ERR_USAGE,
-                        "--measured: %s: give the time of a step on one GPU, such as 1:118ms, or "
-                        "of two batches, such as 1:118ms,1x64:230ms",
-                        text);
-        m->batch[m->times] = (int)batch;
-        m->ms[m->times] = *unit == 's' ? ms * 1e3 : ms;
-        at += end + 1;
-    }
+int measured_read(const char *text, double *ms) {
+    char time[24], unit[8];
+    int end = 0;
+    *ms = 0;
+    if (!text) return OK;
+    if (sscanf(text, "1:%23[0-9.eE+-]%7[ms]%n", time, unit, &end) != 2 || text[end] ||
+        (strcmp(unit, "ms") && strcmp(unit, "s")) || parse_number("", time, 1e-9, 1e12, ms))
+        return fail(ERR_USAGE,
+                    "--measured: %s: give the time of a step on one GPU, such as 1:118ms", text);
+    if (*unit == 's') *ms *= 1e3;
     return OK;
 }
 
 /* The clock's verdict on a time: none, a doubt, or that it is absurd. */
-static int doubt(struct measured *m, const struct modelled *run, struct clock_config clock,
-                 double ms) {
+static int judge(const struct modelled *run, struct clock_config clock, double ms,
+                 char doubt[MEASURED_DOUBT]) {
     enum { ABSURD = 10 };
     struct clock_result result;
     int rows;
@@ -48,39 +37,22 @@ static int doubt(struct measured *m, const struct modelled *run, struct clock_co
                     "batch and --machine",
                     ms, ms / says, says);
     if (fabs(apart) > error)
-        snprintf(m->doubt, sizeof m->doubt,
+        snprintf(doubt, MEASURED_DOUBT,
                  "--measured: %g ms is %+.0f %% from the clock's %.4g ms, whose error is "
                  "+-%.0f %%: check the batch, --precision and --machine",
                  ms, apart, says, error);
     return OK;
 }
 
-int measured_give(struct measured *m, const struct run_config *single, struct clock_config *clock) {
-    double factor[MEASURED_TIMES] = {1, 1};
-    int rows;
-    for (int i = 0; i < m->times; i++) {
-        struct run_config c = *single;
-        struct modelled run = {.record = NULL};
-        if (m->batch[i]) c.batch_size = m->batch[i];
-        clock->given = 0;
-        int code = run_config_check(&c);
-        if (!code) code = modelled_open(&run, &c);
-        if (!code) code = doubt(m, &run, *clock, m->ms[i]);
-        if (!code) code = modelled_give(&run, clock, m->ms[i]);
-        modelled_close(&run);
-        if (code) return code;
-        factor[i] = clock->given;
-    }
-    clock->given_error = m->batch[0] && m->batch[0] != single->batch_size ? -1 : 0;
-    if (m->times < MEASURED_TIMES) return OK;
-    clock->given = 0;
-    double apart = 100 * fabs(log(factor[1] / factor[0])), error = trust_error(clock, &rows);
-    if (apart > error)
-        return fail(ERR_USAGE,
-                    "--measured: the two times disagree by %.0f %% with the clock, whose error is "
-                    "+-%.0f %%: check them, their batches and --machine",
-                    apart, error);
-    clock->given = sqrt(factor[0] * factor[1]);
-    clock->given_error = apart / 2;
-    return OK;
+int measured_give(double ms, const struct run_config *single, struct clock_config *clock,
+                  char doubt[MEASURED_DOUBT]) {
+    struct modelled run = {.record = NULL};
+    *doubt = 0;
+    if (!ms) return OK;
+    int code = run_config_check(single);
+    if (!code) code = modelled_open(&run, single);
+    if (!code) code = judge(&run, *clock, ms, doubt);
+    if (!code) code = modelled_give(&run, clock, ms);
+    modelled_close(&run);
+    return code;
 }

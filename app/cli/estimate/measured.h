@@ -5,23 +5,13 @@
 
 #include "train/estimate/modelled.h"
 
-enum { MEASURED_TIMES = 2 };
+/* Parses "1:118ms" or "1:0.118s". NULL: none, and *ms is 0. */
+int measured_read(const char *text, double *ms);
 
-struct measured {
-    int times;                 /* how many times were given */
-    int batch[MEASURED_TIMES]; /* 0: the table's batch */
-    double ms[MEASURED_TIMES];
-    char doubt[192]; /* a remark on a time that is off by more than the clock's error; "": none */
-};
-
-/* Parses "1:118ms" or "1:0.118s", or "1x64:230ms" for another batch: one time, or two with a comma;
- * NULL: none. */
-int measured_read(struct measured *measured, const char *text);
-
-/* Sets clock->given, the factor on kernels with which one GPU takes that time for `single`. For two
- * times it is the geometric mean of their factors. ERR_USAGE: a time is absurd, or the two disagree
- * by more than the clock's error. */
-int measured_give(struct measured *measured, const struct run_config *single,
-                  struct clock_config *clock);
+/* Sets clock->given, the factor on kernels with which one GPU takes that time for `single`. doubt:
+ * a remark if the time is off by more than the clock's error, else "". ERR_USAGE: it is absurd. */
+enum { MEASURED_DOUBT = 192 };
+int measured_give(double ms, const struct run_config *single, struct clock_config *clock,
+                  char doubt[MEASURED_DOUBT]);
 
 #endif

@@ -35,7 +35,7 @@ struct asked {
     struct hardware *hardware;
     struct clock_config clock;
     int counts, devices[MOST_COUNTS];
-    struct measured measured;
+    double measured_ms;
     int unmeasured;     /* 1: the table has a row without a comparable measurement */
     int full;           /* 1: the table has a row that does not fit the GPU's memory */
     int compares;       /* 1: the table has a speed-up over one GPU */
@@ -56,9 +56,8 @@ static const struct option modelled_options[] = {
     {"--devices", "N1,N2,...", "the numbers of GPUs (default 1,2,4)", read_word, AT(device_words),
      NO_LIMITS, ALWAYS},
     {"--measured", "1:TIME",
-     "the measured time of this batch on one such GPU, such as 1:118ms, to predict from; a second "
-     "batch's time may follow: 1:118ms,1x64:230ms",
-     read_word, AT(measured_words), NO_LIMITS, ALWAYS},
+     "the measured time of this batch on one such GPU, such as 1:118ms, to predict from", read_word,
+     AT(measured_words), NO_LIMITS, ALWAYS},
     {"--until", "forward|backward",
      "where the step ends, for measurements that stop earlier (default: the optimizer)",
      read_choice, AT(until), NO_LIMITS, ALWAYS},
@@ -99,7 +98,7 @@ static struct run_config config_of(const struct asked *a, int way, int devices) 
 static int read_asked(struct asked *a) {
     int64_t counts[MOST_COUNTS];
     CHECK(clock_choose(&a->run.clock, &a->hardware, &a->clock));
-    CHECK(measured_read(&a->measured, a->measured_words));
+    CHECK(measured_read(a->measured_words, &a->measured_ms));
     if (a->measured_words && *a->run.clock.what_if)
         return fail(ERR_USAGE, "--measured and --what-if: a measured time is of the unchanged "
                                "machine: leave one of them out");
@@ -233,12 +232,13 @@ static void print_head(const struct asked *a, int width) {
 static int show(struct asked *a) {
     int width = text_width(stdout);
     struct run_config one = config_of(a, WAY_SINGLE, 1);
+    char doubt[MEASURED_DOUBT];
     struct dataset set;
     CHECK(run_open_set(&one, &set, 1)); /* no head stands before an error */
     dataset_free(&set);
-    CHECK(measured_give(&a->measured, &one, &a->clock));
+    CHECK(measured_give(a->measured_ms, &one, &a->clock, doubt));
     print_head(a, width);
-    if (*a->measured.doubt) text_wrap(stdout, width, 0, 2, a->measured.doubt);
+    if (*doubt) text_wrap(stdout, width, 0, 2, doubt);
     figures_head(a->run.model.options.params > 0);
     CHECK(model_all(a, 0));
     CHECK(model_all(a, 1));

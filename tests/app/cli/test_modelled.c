@@ -185,11 +185,9 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     cli_fails(2, "--device cuda are measured", "train --gpu v100 --device cuda");
     cli_fails(2, "such as 1:118ms", "estimate --gpu v100 --measured 2:9ms");
     cli_fails(2, "such as 1:118ms", "estimate --gpu v100 --measured 1:infms");
-    cli_fails(2, "such as 1:118ms", "estimate --gpu v100 --measured 1x9999999999:9ms");
+    cli_fails(2, "such as 1:118ms", "estimate --gpu v100 --measured 1:9ms,1x64:9ms");
     cli_fails(2, "leave one of them out",
               "estimate --gpu v100 --measured 1:9ms --what-if compute=2x");
-    cli_fails(2, "the two times disagree by ",
-              "estimate --gpu v100 --model bert-base --measured 1x32:267.6ms,1x48:200ms");
     cli_fails(2, "times the clock's ", "estimate --gpu v100 --measured 1:118000ms");
     cli_fails(2, "times the clock's ", "estimate --gpu v100 --measured 1:0.001ms");
     cli_fails(2, "--gpu: it is missing", "estimate --measured 1:9ms");

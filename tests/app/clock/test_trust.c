@@ -43,8 +43,7 @@ static double error_of(struct trust_cell cell, int devices, int *rows) {
                              .way = cell.way,
                              .precision = cell.mixed ? CLOCK_AMP : CLOCK_AS_PYTORCH,
                              .devices = devices,
-                             .given = cell.informed,
-                             .given_error = -1};
+                             .given = cell.informed && cell.way != CLOCK_SINGLE};
     return trust_error(&c, rows);
 }
 
