@@ -39,7 +39,7 @@ static const struct option collective_options[] = {
     OPTION_END};
 
 static int help(void) {
-    struct text words = {.used = 0};
+    struct text words = {""};
     say_text("usage: duet collective [options]\n\n"
              "Draws a collective, hop by hop, from the plan that Duet executes: which rank sends "
              "which chunk to which rank, what each rank holds after it, and its bytes compared "
@@ -81,7 +81,7 @@ static int algorithm_of(const struct words *w, size_t count, const char **word) 
 
 /* "allreduce by ring: 4 ranks, 4 chunks, 1 MiB in each". */
 static int draw_picture(struct picture *p, const struct drawing *d) {
-    struct text title = {.used = 0};
+    struct text title = {""};
     char size[32];
     text_add(&title, "%s", d->what);
     if (!strcmp(d->what, "allreduce")) text_add(&title, " by %s", d->word);

@@ -82,7 +82,7 @@ static void show_need(const struct comparison *c, enum run_mode mode) {
  * the circumstances. */
 static void show(const struct comparison *c) {
     const struct run_record *first = &c->run[c->reference];
-    struct text devices = {.used = 0}, head = {.used = 0};
+    struct text devices = {""}, head = {""};
     add_devices(&devices, &c->run[c->run[MODE_FSDP].devices  ? MODE_FSDP
                                   : c->run[MODE_DDP].devices ? MODE_DDP
                                   : c->run[MODE_DP].devices  ? MODE_DP
@@ -204,7 +204,7 @@ int command_compare(int argc, char **argv, const struct duet_model *own) {
 /* Prints what the demo trains, and how much less than the chapter. */
 static void announce(const struct run_config *config) {
     const char *chapter = config->model.options.own ? "" : "d2l's multi-GPU chapter, three ways: ";
-    struct text text = {.used = 0};
+    struct text text = {""};
     text_add(&text, "%s%s, ", chapter, config->model.name);
     if (config->steps)
         text_add(&text, "at most %d step%s of ", config->steps, config->steps > 1 ? "s" : "");

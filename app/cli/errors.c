@@ -47,7 +47,7 @@ void warn_of_run(const char *title, const struct run_record *run) {
     fflush(stdout); /* so that it precedes the lines on stderr */
     warn_not_finite(title, run);
     if (!*run->unreduced) return;
-    struct text text = {.used = 0};
+    struct text text = {""};
     text_add(&text,
              "%s: warning: %s%sthe last step gave no gradient to some parameters, so DDP has not "
              "averaged their buckets, and another step would fail: give --find-unused-parameters "

@@ -42,7 +42,7 @@ static int write_files(struct run_files *files, const struct run_config *config,
 static void show(const struct ways *p, const struct run_config *config,
                  const struct run_config *base, int width) {
     const struct run_record *first = NULL;
-    struct text head = {.used = 0};
+    struct text head = {""};
     for (int i = WAYS - 1; i >= WAY_DP; i--)
         if (way_run(p, i)) first = way_run(p, i);
     if (!first) return;

@@ -14,7 +14,7 @@
 /* Prints what is about to be trained. */
 static void describe(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
-    struct text text = {.used = 0};
+    struct text text = {""};
     char virtual[16] = "off", share[32];
     if (config->quiet) return;
     if (v) snprintf(virtual, sizeof virtual, "%d", v);

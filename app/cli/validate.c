@@ -165,7 +165,7 @@ static int show_point(const struct hardware *h, const struct series *s,
                       struct held_outs *all) {
     struct clock_config clock = {.given = 0};
     struct clock_result result = {.step = 0};
-    struct text text = {.used = 0};
+    struct text text = {""};
     double half;
     CHECK(hardware_find_machine(h, "--validate", s->machine, &clock.machine));
     CHECK(hardware_find_gpu(h, "--validate", clock.machine->gpu, &clock.gpu));

@@ -159,7 +159,7 @@ void compare_table(FILE *file, int width, const struct run_record *records) {
 
 void busy_line(FILE *file, const struct run_record *run) {
     const struct columns c = columns_of(run);
-    struct text text = {.used = 0};
+    struct text text = {""};
     int count = 0;
     for (int i = 0; i < c.count; i++)
         count += add_busy(&text, count, mode_title(c.run[i]->mode), c.run[i]);
@@ -171,7 +171,7 @@ void busy_line(FILE *file, const struct run_record *run) {
 void batch_line(FILE *file, const struct run_record *run) {
     const struct columns c = columns_of(run);
     const struct run_record *first = c.run[0];
-    struct text batch = {.used = 0}, text = {.used = 0};
+    struct text batch = {""}, text = {""};
     for (int i = 0; i < c.count; i++) {
         const struct run_record *r = c.run[i];
         char share[32];
@@ -192,7 +192,7 @@ void batch_line(FILE *file, const struct run_record *run) {
 }
 
 void allreduce_lines(FILE *file, const struct run_record *ddp) {
-    struct text buckets = {.used = 0};
+    struct text buckets = {""};
     if (!*ddp->choice) return;
     text_add(&buckets, "buckets of");
     for (int b = 0; b < ddp->bucket_count; b++)
@@ -204,7 +204,7 @@ void allreduce_lines(FILE *file, const struct run_record *ddp) {
 
 void chapter_line(FILE *file, const struct run_record *r) {
     double accuracy = record_last_accuracy(r), seconds = record_seconds_per_epoch(r);
-    struct text text = {.used = 0};
+    struct text text = {""};
     text_add(&text, "%-6s ", mode_title(r->mode));
     if (accuracy >= 0) text_add(&text, "test acc: %.2f, ", accuracy);
     text_add(&text, "%.*f sec/epoch on [", seconds_digits(seconds), seconds);

@@ -17,9 +17,9 @@ struct list {
 
 /* The next empty sentence, after those that were filled. */
 static struct text *next(struct list *list) {
-    list->count += list->text[list->count].used && list->count < FINDINGS - 1;
+    list->count += *list->text[list->count].words && list->count < FINDINGS - 1;
     struct text *text = &list->text[list->count];
-    text->words[0] = 0, text->used = 0;
+    text->words[0] = 0;
     return text;
 }
 
@@ -227,7 +227,7 @@ static void which_is_faster(struct list *list, const struct run_record *dp,
     }
     if (list->details || !modelled) why(text, dp, ddp); /* otherwise add_load says this */
     text = next(list);
-    if (add_busy(text, add_busy(text, 0, "DP", dp), "DDP", ddp) || text->used)
+    if (add_busy(text, add_busy(text, 0, "DP", dp), "DDP", ddp) || *text->words)
         text_add(text, ": do not trust these times.");
 }
 
@@ -249,7 +249,7 @@ static void say_all(struct list *list, const struct profiled *runs) {
 int profile_findings(const struct profiled *runs, struct text sentences[FINDINGS]) {
     struct list list = {sentences, 0, runs->details};
     const struct run_record *any = runs->dp ? runs->dp : runs->ddp;
-    sentences->used = 0;
+    sentences->words[0] = 0;
     if (any && any->devices > 1) say_all(&list, runs);
     next(&list);
     return list.count;

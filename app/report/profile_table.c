@@ -200,7 +200,7 @@ static void tables(FILE *file, int width, const struct run_record *r, int detail
  * rank takes its own, and rank 0's are shown. */
 static void loader_line(FILE *file, int width, const struct run_record *r) {
     const struct device_record *d = &r->device[0];
-    struct text text = {.used = 0};
+    struct text text = {""};
     text_add(&text, "data: read from disk in %.2f s, once", r->data_seconds);
     text_add(&text,
              "; ms per step: host %.3f, %s %.3f, device %.3f (%.3f of it while kernels run), "
@@ -215,7 +215,7 @@ static void loader_line(FILE *file, int width, const struct run_record *r) {
 
 void profile_table(FILE *file, int width, const char *title, const struct run_record *run,
                    int details) {
-    struct text text = {.used = 0};
+    struct text text = {""};
     int shared = record_shared(run);
     text_add(&text, "%s: %d device%s", title, run->devices, run->devices > 1 ? "s" : "");
     if (shared && !run->computed)

@@ -23,12 +23,12 @@ void remarks_print(const struct session *s, const struct progress *p) {
     if (r->duplicates)
         printf("%-6s %d duplicates per epoch: the order is padded to a multiple of %d\n", title,
                r->duplicates, split_replicas(&s->split));
-    struct text text = {.used = 0};
+    struct text text = {""};
     if (!r->bits_promised)
         text_add(&text, "%-6s equal bits are not promised: %s", title, r->why_not);
     else if (*r->sum_order)
         text_add(&text, "%-6s gradients are added in the order of %s", title, r->sum_order);
-    if (text.used) text_wrap(stdout, TEXT_USUAL, 0, 7, text.words);
+    if (*text.words) text_wrap(stdout, TEXT_USUAL, 0, 7, text.words);
 }
 
 void remarks_warn_of_gpus(const struct session *s) {

@@ -28,7 +28,7 @@ static int is_of_small_pictures(const struct run_config *config) {
 static void print_head(const struct run_config *config, int width) {
     const char *why = compare_leaves_out(config, MODE_DP);
     const struct model_options *o = &config->model.options;
-    struct text text = {.used = 0};
+    struct text text = {""};
     char size[32], shape[SAMPLE_SHAPE_BYTES], outputs[32];
     if (o->tokens)
         snprintf(outputs, sizeof outputs, "%d x %d", o->tokens, o->token_classes);
@@ -76,7 +76,7 @@ static int estimate_ways(const struct run_config *config, struct ways *ways, int
 /* The least memory that each device must have. A step may need a little more, since memory is
  * allocated in pieces; --device-memory tries a size. */
 static void show_needs(const struct ways *ways, int width, int details) {
-    struct text text = {.used = 0};
+    struct text text = {""};
     char peak[32];
     int n = 0;
     text_add(&text, "At its peak a device holds at most");
@@ -109,7 +109,7 @@ static void show_tables(const struct run_config *config, const struct ways *ways
 }
 
 static int show_largest(const struct run_config *config, int width) {
-    struct text text = {.used = 0};
+    struct text text = {""};
     struct run_config c = *config;
     text_add(&text, "The largest global batch that fits:");
     for (int i = 0, n = 0; i < WAYS; i++) {

@@ -43,7 +43,7 @@ static int is_mixed(const struct run_config *c) {
 }
 
 static void show_mixed(const struct run_config *c, const struct modelled *m, int way) {
-    struct text text = {.used = 0};
+    struct text text = {""};
     char size[32];
     struct as_pytorch *held = held_in_pytorch(c);
     if (!held) return;
@@ -63,7 +63,7 @@ static void show_mixed(const struct run_config *c, const struct modelled *m, int
 
 void figures_show_phases(const struct run_config *c, const struct modelled *m,
                          const struct clock_config *clock, int way, const struct clock_result *r) {
-    struct text text = {.used = 0};
+    struct text text = {""};
     text_add(&text, "%d %s, ms on GPU 0:", gpus_of(m, clock), way_name(way));
     for (int p = 1; p < PHASE_COUNT; p++) {
         if (r->phase_ns[p] < 1000) continue;

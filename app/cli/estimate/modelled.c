@@ -193,7 +193,7 @@ static int model_all(struct asked *a, int phases) {
 }
 
 static void print_head(const struct asked *a, int width) {
-    struct text text = {.used = 0};
+    struct text text = {""};
     const struct run_config *c = &a->run;
     const struct gpu_spec *gpu = a->clock.gpu;
     char each[48], share[32], changes[CLOCK_MARK] = "";

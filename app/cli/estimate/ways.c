@@ -127,14 +127,14 @@ static void pytorch_fits(struct text *text, const struct as_pytorch *p, int way,
 void ways_show_what_fits(const struct ways *all, const struct run_config *config, int width) {
     text_wrap(stdout, width, 0, 2, "what fits where");
     for (int i = 0; i < WAYS; i++) {
-        struct text text = {.used = 0};
+        struct text text = {""};
         char needs[NEED_WORDS];
         if (*all->full[i])
             text_add(&text, "%s: does not fit%s", ways[i].name, need_words(&all->need[i], needs));
         else if (way_run(all, i))
             fits(&text, i, way_run(all, i));
-        if (text.used) text_wrap(stdout, width, 2, 4, text.words);
-        text = (struct text){.used = 0};
+        if (*text.words) text_wrap(stdout, width, 2, 4, text.words);
+        text = (struct text){""};
         if (!all->pytorch[i].devices || !config->device_memory_count || !in_pytorch[i]) continue;
         pytorch_fits(&text, &all->pytorch[i], i, config);
         text_wrap(stdout, width, 2, 4, text.words);

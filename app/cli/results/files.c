@@ -113,7 +113,7 @@ int run_files_open(struct run_files *o, const struct run_config *config) {
 static void say_written(const struct run_files *o) {
     const char *const names[] = {o->config->files.json, o->config->files.trace,
                                  o->config->files.report};
-    struct text text = {.used = 0};
+    struct text text = {""};
     int count = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!strncmp(names[i], "/dev/", 5)) return;

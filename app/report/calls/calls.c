@@ -206,7 +206,7 @@ static int judge(struct group *g) {
 /* ---- the report ---- */
 
 static void print_answer(FILE *out, int width, const struct group *g) {
-    struct text text = {.used = 0};
+    struct text text = {""};
     char time[32], bytes[32];
     text_add(&text, "Group %s: %d rank%s, %zu collectives; %s from the time when all had begun.",
              g->name, g->ranks, g->ranks > 1 ? "s" : "", g->meetings,

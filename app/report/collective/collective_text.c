@@ -129,7 +129,7 @@ static int print_hops(FILE *file, const struct hops *h, int full) {
 
 static void print_head(FILE *file, const struct drawing *c, int full) {
     const struct hops *h = &c->hops;
-    struct text head = {.used = 0};
+    struct text head = {""};
     char size[32];
     text_add(&head, "%s", c->what);
     if (!strcmp(c->what, "allreduce")) text_add(&head, " by %s", c->word);

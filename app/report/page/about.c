@@ -63,7 +63,7 @@ void about_table(FILE *file, const struct page *page) {
     fprintf(file, "<div class=\"scroll\"><table class=\"facts\"><tbody>\n");
     fprintf(file, "<tr><th scope=\"row\">command</th><td><code>");
     for (int i = 0; i < o->word_count; i++) {
-        struct text word = {.used = 0};
+        struct text word = {""};
         add_word(&word, o->words[i]);
         fprintf(file, i ? " <span>" : "<span>"); /* else browsers would break lines within --word */
         html_text(file, word.words);

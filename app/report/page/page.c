@@ -13,7 +13,7 @@
 
 static void put_start(FILE *file, const struct page *page) {
     const struct run_record *r = first_run(page);
-    struct text title = {.used = 0};
+    struct text title = {""};
     text_add(&title, "Duet %s", page->command);
     if (r) text_add(&title, ": %s on %s", r->model, r->dataset);
     if (most_devices(page) > 1) text_add(&title, ", %d devices", most_devices(page));
@@ -70,7 +70,7 @@ static void put_gaps(FILE *file, const struct page *page) {
 }
 
 static void put_training(FILE *file, const struct run_record *r) {
-    struct text text = {.used = 0};
+    struct text text = {""};
     double accuracy = record_last_accuracy(r);
     if (r->computed) {
         put_paragraph(file, "",
@@ -234,7 +234,7 @@ static int put_curves(FILE *file, const struct page *page) {
 /* How DDP sums its largest bucket. */
 static int put_allreduce(FILE *file, const struct page *page) {
     struct hops hops;
-    struct text text = {.used = 0};
+    struct text text = {""};
     char size[32];
     int instead, index = index_of_ddp(page);
     const struct run_record *r = page->run[index].run;

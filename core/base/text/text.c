@@ -56,12 +56,3 @@ const char *text_sizes(char *text, size_t bytes, int rank, const int *sizes) {
         text_append(text, bytes, i ? ", %d" : "%d", sizes[i]);
     return text;
 }
-
-void text_add(struct text *text, const char *format, ...) {
-    va_list list;
-    va_start(list, format);
-    int n = vsnprintf(text->words + text->used, sizeof text->words - text->used, format, list);
-    va_end(list);
-    text->used += n > 0 ? (size_t)n : 0;
-    if (text->used >= sizeof text->words) text->used = sizeof text->words - 1;
-}

@@ -29,8 +29,7 @@ void text_append(char *text, size_t bytes, const char *format, ...)
 /* Text that is assembled piece by piece and cut if it does not fit. */
 struct text {
     char words[4096];
-    size_t used;
 };
-void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define text_add(text, ...) text_append((text)->words, sizeof(text)->words, __VA_ARGS__)
 
 #endif

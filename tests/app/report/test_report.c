@@ -146,7 +146,7 @@ Test(report, lines, .timeout = 30) {
         struct run_record r = {
             .gpus = kinds[i].gpus, .cores = kinds[i].cores, .devices = kinds[i].devices};
         strcpy(r.kind, r.gpus ? "cuda" : "cpu");
-        struct text devices = {.used = 0};
+        struct text devices = {""};
         add_devices(&devices, &r);
         cr_expect_str_eq(devices.words, kinds[i].words);
     }
