@@ -24,8 +24,7 @@ comma   := ,
 Q       := $(if $(V),,@)
 SAN_NAME := san-$(subst $(comma),-,$(SAN))
 B       := build$(if $(EMULATION),/emulation)$(if $(SAN),$(if $(EMULATION),-,/)$(SAN_NAME))
-# Where the objects are that know nothing of CUDA: the emulated build takes those of the build
-# beside it.
+# The folder of objects that do not use CUDA. The emulated build reuses those of the plain build.
 H       := $(if $(EMULATION),build$(if $(SAN),/$(SAN_NAME)),$(B))
 
 # The library's folders; mk/cuda.mk adds those named `cuda`.
@@ -50,14 +49,14 @@ FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -ffp-contr
 LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(CUDA_LIBS)
 # OPT, or a folder's own OPT_<folder>.
 OPT := -O2
-# Of loops over numbers the compiler makes vectors; nobody reads errno or traps behind them.
+# The compiler then vectorises loops over numbers. No code reads errno or traps after them.
 VECTORS := -O3 -fno-math-errno -fno-trapping-math
 OPT_core/device/host/kernels := $(VECTORS)
 OPT_core/base := $(VECTORS)
-# Of the kernels only their lines: more debug information takes a third of the compiler's time.
+# Kernels get line numbers only: more debug information takes a third of the compiler's time.
 LINES_core/device/host/kernels := $(if $(filter -g,$(CFLAGS)),-g1)
-# The largest frame of a function: the command runs with a stack of 512 KiB. The product of matrices
-# has its panels there.
+# The largest stack frame of a function, because the command runs with a stack of 512 KiB. The
+# matrix product keeps its panels on the stack.
 COMMAND_FRAME = -Wframe-larger-than=$(if $(filter core/device/host/kernels,$(*D)),294912,81920)
 FRAME = $(if $(SAN)$(filter $(B)/tests/% $(H)/bench/%,$@),,$(COMMAND_FRAME))
 # One set of objects for libduet.a and libduet.so. Debian's compilers make position-independent
@@ -85,8 +84,8 @@ found:
 	@echo "MPI:       $(if $(MPI),Open MPI $(MPI),not found (libopenmpi-dev): one machine only)"
 	@echo "criterion: $(CRITERION_USE)"
 
-# Every object depends on the words of its command, so that other flags never meet old objects, and
-# on whether there is MPI, by which other files are built.
+# Every object depends on the text of its command, so that other flags rebuild it, and on whether
+# MPI was found, which decides what is built.
 FLAGS_OF_C = $(CC) $(FLAGS) $(CFLAGS) $(PIC)
 $(H)/flags: words = $(FLAGS_OF_C) MPI $(MPI)
 $(B)/cuda_flags: words = $(FLAGS_OF_C) $(CUDA_ALL_FLAGS)
@@ -103,7 +102,7 @@ endef
 $(foreach folder,$(sort $(B) $(H)),$(eval $(call compile_c,$(folder))))
 $(CUDA_OBJ): $(B)/cuda_flags
 
-# The assembler reads these, which the compiler cannot know.
+# The assembler includes these files, so the compiler does not list them as dependencies.
 $(H)/app/report/page/html.o: app/report/page/page.css
 $(H)/app/clock/hardware.o: app/clock/hardware.txt
 $(H)/app/clock/validation.o: app/clock/published.txt
@@ -113,13 +112,13 @@ $(addprefix $(H)/,app/cli/command.o app/cli/manual.o app/report/origin.o \
     core/comm/network.o): COMPILE += \
     -DDUET_VERSION='"$(VERSION)"'
 
-# The command, tests and benches see every name inside; a user's program sees duet_* alone.
+# The command, tests and benches see all internal names; a user's program sees only duet_*.
 $(B)/libinternal.a: $(LIB_OBJ)
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $^
 
-# The same for tests, some three hundred programs: with it a build takes a tenth of the space, and a
-# change in the library links one file and not all of them.
+# The same for some three hundred test programs. With it a build takes a tenth of the space, and a
+# change in the library relinks one file instead of all of them.
 $(B)/libinternal.so: $(LIB_OBJ) $(EMULATION_LIB)
 	$(Q)$(LINK_SO) $(filter %.o,$^) -Wl,--whole-archive $(EMULATION_LIB) -Wl,--no-whole-archive \
 	    $(LIBS) -o $@
@@ -131,7 +130,7 @@ $(B)/libduet.a: $(LIB_OBJ)
 	$(Q)$(AR) rcs $@ $(B)/libduet.o
 
 # The same names for programs that load it: dlopen, ctypes.
-# Below 1.0 each minor version may have another ABI.
+# Before 1.0 each minor version may change the ABI.
 SONAME := libduet.so.$(basename $(VERSION))
 $(B)/libduet.so: $(LIB_OBJ) mk/libduet.map
 	$(Q)$(LINK_SO) -Wl,-soname,$(SONAME) -Wl,-Bsymbolic \
@@ -146,7 +145,7 @@ clean:
 
 FORCE:
 .PHONY: all found clean FORCE
-# Objects of programs are kept. (.SECONDARY would take missing objects of the library for made.)
+# Objects of programs are kept. (.SECONDARY would treat missing library objects as built.)
 .PRECIOUS: %.o %.d
 .DELETE_ON_ERROR:
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(H)/app/cli/main.o)

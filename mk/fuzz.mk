@@ -17,7 +17,7 @@ fuzz:
 	+@$(if $(HAVE_LIBFUZZER),$(SUBMAKE) $(FUZZ_WITH) run-fuzz T='$(T)',\
 	    echo '$(NO_FUZZER)'; echo '0 passed, 0 failed')
 
-# The rest is made by the make that `fuzz` starts, in its own build folder.
+# The make that `fuzz` starts builds these, in its own build folder.
 FUZZERS := $(FUZZ_TARGETS:%=$(B)/tests/fuzz/fuzz_%)
 $(FUZZERS): $(B)/%: $(B)/%.o $(B)/libinternal.a
 	$(Q)$(LINK) -fsanitize=fuzzer $(LIBS) -o $@

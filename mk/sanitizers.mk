@@ -9,12 +9,12 @@ FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DD
 # it.
 OPT := -O0
 FLAGS += $(if $(filter -g%,$(CFLAGS)),,-g1)
-FLAGS += -Wno-unknown-warning-option -Wno-format-truncation # clang 14 has only the first
+FLAGS += -Wno-unknown-warning-option -Wno-format-truncation # clang 14 knows only the first
 
-# Under a sanitizer the kernels take minutes to compile and run 20 to 70 times slower. Hence
-# AddressSanitizer watches the generic kernels and the references, and
+# Under a sanitizer the kernels take minutes to compile and run 20 to 70 times slower. So
+# AddressSanitizer watches only the generic kernels and the references, and
 # tests/core/device/kernels_common.h checks the borders of the wide ones. ThreadSanitizer gets the
-# kernels' operands from core/device/host/race.c. Tests of CUDA's indices compute as much.
+# kernels' operands from core/device/host/race.c. Tests of CUDA kernels compute much, too.
 OPT_cuda := -O2 # tests/cuda
 OPT_core/device/host/kernels := $(if $(filter thread,$(SAN)),-O3 -fno-sanitize=thread,-O1)
 ifeq ($(findstring fuzzer,$(SAN)),)

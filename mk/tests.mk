@@ -21,13 +21,12 @@ $(WAITING_TESTS:%=$(B)/tests/%/%.o): OPT := -O0 -Wno-format-truncation
 TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNESS_PLAIN) \
               $(if $(EMULATION),-DCUDA_EMULATION)
 
-# What `make check` runs. A test of a shell script learns nothing from a sanitizer, nor does one
-# that compares numbers of runs which other tests make too, or waits for processes that are stopped,
-# or runs the doctor's cases, as core/device/test_kernels does with the same kernels.
-# Random kills are left to the plain build and to soak, also where SAN is given, and so are the
-# limits of a system, which a sanitizer's own memory meets first. A race takes two threads: under
-# SAN=thread programs with one thread are left out, and so are those that only run what other
-# programs run there too, as an example of remote calls does.
+# What `make check` runs. A sanitizer build leaves out tests of shell scripts, tests that compare
+# numbers of runs that other tests also make, tests that wait for stopped processes, and the
+# doctor's cases, whose kernels core/device/test_kernels runs. It also leaves out random kills,
+# which the plain build and soak run, and tests of system limits, which the sanitizer's own memory
+# would exceed first. A race needs two threads, so SAN=thread also leaves out programs with one
+# thread, and programs that only run what others run too, such as an example of remote calls.
 SKIP_SAN    := scripts/test_% python/test_% app/cli/test_json app/cli/test_profile_counts \
                app/cli/test_golden_resnet rpc/test_kills app/cli/test_same_bits \
                app/cli/test_limits app/cli/test_modelled \
@@ -106,7 +105,7 @@ check: all $(CHECKS) $(HELPERS) $(if $(SAN),,$(BENCHES)) $(EXAMPLES)
 lint: $(filter-out $(CUDA_SOURCES:%.cu=$(B)/%.o),$(LIB_OBJ)) $(B)/app/cli/main.o
 	@tests/check_layers.sh $(B)
 
-# All that needs a GPU, in a quarter of an hour: see scripts/gpu_check.sh.
+# Checks everything that needs a GPU, in 15 minutes: see scripts/gpu_check.sh.
 gpu-check:
 	@B='$(B)' EMULATION=$(EMULATION) OUT='$(OUT)' TESTS="$(GPU_TESTS)" scripts/gpu_check.sh $(PARTS)
 gpu-check-programs: $(GPU_TESTS:%=$(B)/tests/%) $(HELPERS) $(BENCHES)

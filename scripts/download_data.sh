@@ -8,7 +8,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-# set file sha256-of-the-unpacked-file, each on two lines
+# Each entry has two lines: the set and the file, then the sha256 of the unpacked file.
 table="
 fashion-mnist train-images-idx3-ubyte
     c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888

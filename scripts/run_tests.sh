@@ -16,8 +16,8 @@ limit=900 # seconds for one program; single tests have timeouts of their own
 # TEST_SECONDS limits all programs together: a program for which no time is left counts as a
 # failure.
 
-# A race ends the process in which it is found. Ranks are forked from processes with threads, and
-# start their own threads.
+# A race ends the process in which it is found. Ranks are forked from processes that have threads,
+# and start threads themselves.
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:exitcode=66:die_after_fork=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 
@@ -32,7 +32,7 @@ run_one() { # PROGRAM
         limit=$((TESTS_END - $(date +%s)))
         ((limit > 0)) || limit=1
     fi
-    # ThreadSanitizer of gcc 12 and 13 cannot start ("unexpected memory mapping") where the kernel
+    # ThreadSanitizer of gcc 12 and 13 cannot start ("unexpected memory mapping") if the kernel
     # randomises more than 28 bits of an address. There the programs run without randomisation, if
     # the system allows it.
     if [[ $program == *thread* ]] &&
@@ -45,7 +45,7 @@ run_one() { # PROGRAM
     timeout -k 5 $limit "${prefix[@]}" "$program" -j1 >"$log" 2>&1 </dev/null
     status=$?
     ms=$((($(date +%s%N) - start) / 1000000))
-    times >"$program.counts" # its second line is of the processes that have ended
+    times >"$program.counts" # its second line has the times of ended child processes
     cpu=$(awk -F'[ms ]+' 'NR == 2 { printf "%.1f", 60 * ($1 + $3) + $2 + $4 }' "$program.counts")
     # Criterion may print in colour.
     plain=$(sed 's/\x1b\[[0-9;]*m//g' "$log")

@@ -69,8 +69,8 @@ check "compiles" make -j"$(nproc)" CC="${CCACHE:-} $cc" AR=aarch64-linux-gnu-ar 
     HAVE_CRITERION= LDFLAGS=-static B="$arm" "${programs[@]}" || finish
 [[ $qemu ]] || finish "what runs on aarch64: no qemu-aarch64-static here (qemu-user-static)"
 
-# Runs a command where the kernel starts programs for aarch64 with qemu. The first string is how
-# such a program's file begins, the second which of its bits count.
+# Runs a command in a namespace whose kernel starts aarch64 programs with qemu. It recognises their
+# files by the first string; the second string masks the bits that it compares.
 magic='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
 mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
 in_namespace() {

@@ -22,7 +22,7 @@ check() { # NAME COMMAND...
     echo "failed: $name"
     return 1
 }
-# First looks for what has to be there, since a file that is missing lacks libcuda too.
+# Looks for libc first: an unreadable file would lack libcuda, too.
 no_driver_needed() {
     local needed
     needed=$(readelf -d "$with/duet") && grep -q 'NEEDED.*libc\.so' <<<"$needed" &&

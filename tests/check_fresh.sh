@@ -26,7 +26,7 @@ unshare --mount --pid --fork true 2>/dev/null || skip "this system allows no new
 work=$(mktemp -d) || exit 1
 trap 'rm -rf --one-file-system "$work"' EXIT
 
-# The machine's own sources of this distribution, for SUITE in place of the machine's own suite.
+# This machine's package sources, with SUITE in place of its own suite.
 here=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
 mkdir "$work/sources"
 for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do

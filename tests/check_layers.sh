@@ -21,9 +21,9 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build}
 
-# Folders of one layer do not include each other. cli stands on all of them. nn, the tensors and the
-# tape of the public library, stands below data, whose loader makes tensors, and below models, which
-# are written in its words.
+# Folders of one layer do not include each other. cli is on top. nn, which has the tensors and the
+# tape of the public library, is below data, whose loader makes tensors, and below models, which
+# call its functions.
 layers="base
 trace comm
 device
@@ -39,8 +39,8 @@ report train
 doctor
 cli"
 
-# Static variables that have to be mutable, as file:name. Keep the list short. NVTX is a library of
-# headers alone: both are the table that a profiler fills in when it starts.
+# Static variables that have to be mutable, as file:name. Keep the list short. NVTX is a
+# header-only library; a profiler fills in these two tables when it starts.
 allowed_statics="core/device/cuda/nvtx.c:nvtxGlobals_v3
 core/device/cuda/nvtx.c:InitializeInjectionNvtx2_fnptr"
 
@@ -104,7 +104,7 @@ rule "MPI outside folders named mpi" "$(
 objects=()
 for source in "${sources[@]}"; do
     object=$build/${source%.c}.o
-    # Of a folder cuda or mpi either absent.c or the other files are built.
+    # In a folder cuda or mpi, either absent.c is built or all other files.
     [[ $source == *.c ]] || continue
     if [[ -e $object ]]; then
         objects+=("$object")

@@ -54,8 +54,8 @@ exec ip netns exec "$net-\${host#m}" unshare --uts --ipc --mount bash -c "
 END
 chmod +x "$work/shell"
 
-# on HOSTS RANKS COMMAND...: mpirun on m0. bind-to: else the first ranks of all these machines share
-# core 0. keepalive: mpirun notices within seconds that a machine is gone.
+# on HOSTS RANKS COMMAND...: mpirun on m0. bind-to: otherwise the first ranks of all these machines
+# would share core 0. keepalive: mpirun notices within seconds that a machine is gone.
 on() {
     local hosts=$1 ranks=$2
     shift 2
@@ -111,7 +111,7 @@ victim() { # RANK MACHINE
             echo "$pid"
     done
 }
-strike_sums() { # as strike, where ranks add up for ever
+strike_sums() { # like strike, with ranks that add up forever
     rm -f "$work/out"
     program=$helper
     on "$pairs" 4 "$helper" forever 4 &
@@ -234,7 +234,7 @@ test_train() {
     verdict "DataParallel" "$(says 'mode dp: it is one process, and mpirun has started 4')"
 }
 
-# 200 steps, which take minutes: not among the tests that run without being named.
+# Runs 200 steps, which takes minutes, so it runs only if it is named.
 test_long() {
     local LIMIT=3000 shape optimizer
     for optimizer in adam sgd; do

@@ -21,7 +21,7 @@ versions=("$@")
 cc=${CC:-gcc} cxx=${CXX:-g++}
 passed=0 failed=0
 
-# From CUDA 13 on the packages have no suffix, and the compiler's headers a package of their own.
+# Since CUDA 13 the packages have no suffix, and the compiler's headers have their own package.
 packages() { # VERSION
     case $1 in
     newest) echo nvidia-cuda-runtime nvidia-cuda-nvcc nvidia-cuda-crt ;;
@@ -44,7 +44,7 @@ download() { # VERSION FOLDER: its headers, below FOLDER
     [[ -d $2 ]]
 }
 
-check() { # FILE COMMAND...: the compiler's first lines are shown where it fails
+check() { # FILE COMMAND...: the compiler's first lines are shown if it fails
     local file=$1 said
     shift
     if said=$("$@" "$file" 2>&1); then
