@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/excess.h"
 #include "report/machine.h"
 #include "report/text.h"
 #include "report/values.h"
@@ -37,12 +36,10 @@ static double link_bytes(const struct run_record *r) {
 
 /* ---- device 0 of DP ---- */
 
-/* What users ask about, as causes of memory and as phases. */
+/* What users ask about, as causes of memory. */
 enum part { PART_OUTPUTS, PART_OPTIMIZER, PART_BATCH, PART_REDUCTION, PART_REST, PARTS };
-static const char *const names_of_memory[PARTS] = {"outputs", "optimizer", "batch", "reduction",
-                                                   "the rest (activations, workspace)"};
-static const char *const names_of_time[PARTS] = {"outputs", "optimizer", "batch", "reduction",
-                                                 "the rest (replicate, forward, backward)"};
+static const char *const part_names[PARTS] = {"outputs", "optimizer", "batch", "reduction",
+                                              "the rest (activations, workspace)"};
 
 static enum part part_of_memory(int cause) {
     switch (cause) {
@@ -51,19 +48,6 @@ static enum part part_of_memory(int cause) {
     case MEM_INPUT: return PART_BATCH;
     case MEM_GRADS:
     case MEM_COMM: return PART_REDUCTION;
-    default: return PART_REST;
-    }
-}
-
-static enum part part_of_time(int phase) {
-    switch (phase) {
-    case PHASE_GATHER:
-    case PHASE_LOSS:
-    case PHASE_SCATTER_GRAD: return PART_OUTPUTS;
-    case PHASE_OPTIMIZER: return PART_OPTIMIZER;
-    case PHASE_INPUT:
-    case PHASE_SCATTER: return PART_BATCH;
-    case PHASE_REDUCE: return PART_REDUCTION;
     default: return PART_REST;
     }
 }
@@ -93,33 +77,11 @@ static void memory_excess(struct list *list, const struct run_record *dp) {
     for (int n = 0; n < PARTS; n++) {
         int i = largest_part(part);
         if (fabs(part[i]) < 0.5) break;
-        text_add(text, "%s %s %s", causes++ ? "," : ":", names_of_memory[i],
+        text_add(text, "%s %s %s", causes++ ? "," : ":", part_names[i],
                  signed_bytes(part[i], bytes));
         if (all >= 1 && part[i] > 0) text_add(text, " (%.0f %%)", 100 * part[i] / all);
         part[i] = 0;
     }
-    text_add(text, ".");
-}
-
-static void longer_phases(struct list *list, const struct run_record *dp) {
-    struct excess of[PHASE_COUNT];
-    double part[PARTS] = {0}, all = 0;
-    int n = time_excess(dp, of), causes = 0;
-    struct text *text = next(list);
-    for (int i = 0; i < n; i++) {
-        if (of[i].within_spread) continue;
-        part[part_of_time(of[i].phase)] += of[i].amount;
-        all += of[i].amount;
-    }
-    if (all <= 0) {
-        text_add(text, "In no phase does device 0 of DP take longer than the others by more than "
-                       "the spread of the steps.");
-        return;
-    }
-    text_add(text, "Device 0 of DP works %.3f ms longer per step than the others:", all * 1e-6);
-    for (int i; part[i = largest_part(part)] > 0; part[i] = 0)
-        text_add(text, "%s %s %.3f ms (%.0f %%)", causes++ ? "," : "", names_of_time[i],
-                 part[i] * 1e-6, 100 * part[i] / all);
     text_add(text, ".");
 }
 
@@ -238,7 +200,6 @@ static void say_all(struct list *list, const struct profiled *runs) {
     add_load(next(list), dp, ddp); /* how busy modelled GPUs are */
     if (dp) memory_excess(list, dp);
     if (dp) beside_pytorch_sentence(next(list), &runs->dp_beside);
-    if (dp && list->details && !dp->computed) longer_phases(list, dp);
     if (dp && list->details && runs->loss_in_forward)
         loss_in_forward(list, dp, runs->loss_in_forward);
     if (dp && ddp) ddp_saves(list, dp, ddp);

@@ -1,9 +1,10 @@
 /* Describes the machine of a run in words: see machine.h. */
 #include "report/machine.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-#include "report/excess.h"
+#include "report/values.h"
 
 /* Two runs of the same training differ in speed by a few percent even on an idle machine. A larger
  * share is worth reporting. */
@@ -33,6 +34,29 @@ static double busy_percent(const struct run_record *r, int first, int last) {
     for (int d = first; d <= last; d++)
         busy += (double)r->device[d].busy_ns / (last - first + 1);
     return 100 * busy * 1e-9 / r->training_seconds;
+}
+
+/* A phase in which device 0 works longer than the others on average. */
+struct excess {
+    enum phase phase;
+    double amount; /* ns per step, positive */
+};
+
+static int longer_first(const void *left, const void *right) {
+    double a = ((const struct excess *)left)->amount, b = ((const struct excess *)right)->amount;
+    return (a < b) - (a > b);
+}
+
+/* Writes these phases, the longest first, and returns their number. */
+static int time_excess(const struct run_record *r, struct excess out[PHASE_COUNT]) {
+    int n = 0;
+    for (int p = PHASE_INPUT; p < PHASE_COUNT; p++) {
+        if (p == PHASE_EVALUATE || p == PHASE_PROOF || phase_is_of_host(p)) continue;
+        double amount = device_value(r, 0, VALUE_PHASE, p) - others_value(r, VALUE_PHASE, p);
+        if (amount > 0) out[n++] = (struct excess){(enum phase)p, amount};
+    }
+    qsort(out, (size_t)n, sizeof *out, longer_first);
+    return n;
 }
 
 enum { MOST_CAUSES = 4 };

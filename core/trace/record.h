@@ -18,10 +18,10 @@ struct device_record {
     struct ledger memory;
     uint64_t bytes_in, bytes_out; /* moved over links in all training steps */
     /* Compute lane: busy time of each phase (span_busy_ns), or for a phase of the host
-     * (phase_is_of_host) the time that its thread took or waited. The median is over the steps, and
-     * the spread is half the range of the middle 68 % (step_times.h). */
-    int64_t phase_ns[PHASE_COUNT], phase_median_ns[PHASE_COUNT], phase_spread_ns[PHASE_COUNT];
-    /* from the start of a step to the start of the next */
+     * (phase_is_of_host) the time that its thread took or waited. */
+    int64_t phase_ns[PHASE_COUNT];
+    /* From the start of a step to the start of the next. The spread is half the range of the middle
+     * 68 % (step_times.h). */
     int64_t step_median_ns, step_spread_ns;
     int64_t busy_ns; /* compute lane: busy in training phases */
     /* Compute lane, training and proof: wall time of its spans minus their busy time. That is how

@@ -168,8 +168,6 @@ static void write_phases(struct json_writer *w, const char *key, const int64_t *
 
 static void write_times(const struct device_record *d, struct json_writer *w) {
     write_phases(w, "phase_ns", d->phase_ns);
-    write_phases(w, "phase_median_ns", d->phase_median_ns);
-    write_phases(w, "phase_spread_ns", d->phase_spread_ns);
     json_integer(w, "step_median_ns", d->step_median_ns);
     json_integer(w, "step_spread_ns", d->step_spread_ns);
     json_integer(w, "comm_ns", d->comm_ns);

@@ -1,5 +1,5 @@
-/* Measures how the time of a phase varies from step to step. A mean cannot show whether device 0
- * works longer than another or was only disturbed in a few steps; the spread over the steps can.
+/* Measures how the time of a step varies. A mean cannot show whether a mode is slower than another
+ * or was only disturbed in a few steps; the spread over the steps can.
  *
  * The spread is half the range of the middle 68 % of the steps. For normally distributed times it
  * is the standard deviation. Unlike the standard deviation, it does not grow with the first step,
@@ -9,14 +9,10 @@
 
 #include "trace/record.h"
 
-/* One device's times in the first TRACE_STEPS steps. All zero: empty. */
-struct step_time {
-    int64_t start_ns; /* start of the step's first span on the compute lane; 0: none */
-    int64_t phase_ns[PHASE_COUNT];
-};
+/* When one device's first TRACE_STEPS steps began. All zero: empty. */
 struct step_times {
-    struct step_time *step; /* owned */
-    int count, capacity;    /* steps up to the last one that has a span */
+    int64_t *start_ns;   /* owned; of a step's first span on the compute lane; 0: it has none */
+    int count, capacity; /* steps up to the last one that has a span */
 };
 void step_times_free(struct step_times *times);
 
@@ -24,7 +20,7 @@ void step_times_free(struct step_times *times);
  * or without a step, and all spans if host memory runs out. first_step is the run's first step. */
 void step_times_add(struct step_times *times, const struct span *span, int first_step);
 
-/* Sets the medians and spreads in `device`. */
+/* Sets the median and the spread in `device`. */
 void step_times_sum_up(const struct step_times *times, struct device_record *device);
 
 /* The median of values[0..count) and the spread; sorts them. Both are 0 if count is 0. */

@@ -83,8 +83,6 @@ static void forget_outcome(struct run_record *r) {
         x->comm_ns = x->exposed_ns = 0;
         x->host_ns = x->pinned_ns = x->step_median_ns = x->step_spread_ns = 0;
         memset(x->phase_ns, 0, sizeof x->phase_ns);
-        memset(x->phase_median_ns, 0, sizeof x->phase_median_ns);
-        memset(x->phase_spread_ns, 0, sizeof x->phase_spread_ns);
     }
 }
 

@@ -63,11 +63,8 @@ int retime_check(const struct run_config *config) {
 /* The times of all steps of the run, from those of one step in *one. */
 static void set_times(struct device_record *to, const struct device_record *one, int steps,
                       int64_t step_ns) {
-    for (int p = 0; p < PHASE_COUNT; p++) {
+    for (int p = 0; p < PHASE_COUNT; p++)
         to->phase_ns[p] = one->phase_ns[p] * steps;
-        to->phase_median_ns[p] = one->phase_ns[p];
-        to->phase_spread_ns[p] = 0;
-    }
     to->step_median_ns = step_ns;
     to->busy_ns = one->busy_ns * steps;
     to->comm_ns = one->comm_ns * steps;

@@ -37,8 +37,6 @@ static inline struct run_record make(enum run_mode mode, int devices) {
         x->bytes_out = (uint64_t)(d == 0 ? 90 : 5) * MIB;
         x->phase_ns[PHASE_FORWARD] = 40000000 + 1000000 * d;
         x->phase_ns[PHASE_OPTIMIZER] = d ? 0 : 20000000;
-        for (int p = 0; p < PHASE_COUNT; p++)
-            x->phase_median_ns[p] = x->phase_ns[p] / STEPS;
         x->phase_ns[PHASE_EVALUATE] = 900000000,
         x->phase_ns[PHASE_PROOF] = d ? 0 : 7000000; /* neither is part of a training step */
         x->busy_ns = x->phase_ns[PHASE_FORWARD] + x->phase_ns[PHASE_OPTIMIZER];

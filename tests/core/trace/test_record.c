@@ -72,8 +72,7 @@ static struct run_record make(void) {
             x->memory.now[c] = (uint64_t)(1000 * d + c), x->memory.peak[c] = x->memory.now[c] + 50,
             x->memory.at_peak[c] = x->memory.now[c] + 20;
         for (int p = 0; p < PHASE_COUNT; p++)
-            x->phase_ns[p] = 100 * d + p, x->phase_median_ns[p] = 1000 * d + p,
-            x->phase_spread_ns[p] = 2000 * d + p, x->phase_bytes[p] = (uint64_t)(3000 * d + p);
+            x->phase_ns[p] = 100 * d + p, x->phase_bytes[p] = (uint64_t)(3000 * d + p);
         x->step_median_ns = d + 11, x->step_spread_ns = d + 12, x->no_core_ns = d + 13,
         x->kernels = d + 14;
         x->bytes_in = (1ull << 60) + (uint64_t)d, x->bytes_out = (uint64_t)d + 7,

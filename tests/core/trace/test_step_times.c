@@ -1,4 +1,4 @@
-/* Medians and spreads over the steps: those of known times, and which spans do not count. */
+/* The median and the spread of known times, and which spans do not count. */
 #include "base/error.h"
 #include "tests/harness/harness.h"
 #include "trace/step_times.h"
@@ -30,7 +30,6 @@ Test(step_times, median_and_spread, .timeout = 30) {
     cr_expect(median == 50 && spread == 34, "%ld %ld", (long)median, (long)spread);
 }
 
-/* Two kernels of a phase in one step are one time. With CPU time that time counts. */
 Test(step_times, of_a_run, .timeout = 30) {
     enum { PASSES = 2, FIRST = 10, STEPS = 5 };
     struct step_times times = {0};
@@ -38,7 +37,6 @@ Test(step_times, of_a_run, .timeout = 30) {
     for (int step = 0; step < STEPS; step++)
         for (int pass = 0; pass < PASSES; pass++) {
             struct span s = span_of(FIRST + step, PHASE_FORWARD, 1000 * step + 10 * pass + 1, 100);
-            s.cpu_ns = 10 + step;
             step_times_add(&times, &s, FIRST);
         }
     /* none of these counts */
@@ -54,10 +52,6 @@ Test(step_times, of_a_run, .timeout = 30) {
     step_times_add(&times, &other, FIRST);
     cr_assert_eq(times.count, STEPS);
     step_times_sum_up(&times, &d);
-    /* 20, 22, 24, 26 and 28 ns: the middle 68 % are 21.28 to 26.72 */
-    cr_expect_eq(d.phase_median_ns[PHASE_FORWARD], 24);
-    cr_expect_eq(d.phase_spread_ns[PHASE_FORWARD], 2);
-    cr_expect_eq(d.phase_median_ns[PHASE_BACKWARD], 0);
     cr_expect(d.step_median_ns == 1000 && d.step_spread_ns == 0);
     step_times_free(&times);
 }
