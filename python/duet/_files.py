@@ -1,4 +1,4 @@
-"""Writes safetensors files of named tensors: the weights of a model, and data sets."""
+"""Writes and reads safetensors files of named tensors: the weights of a model, and data sets."""
 
 import json
 import os
@@ -31,6 +31,17 @@ def write_tensors(path, arrays):
         if os.path.exists(beside):
             os.remove(beside)
         raise
+
+
+def read_tensors(path):
+    """The float32 tensors of a file, which is mapped, not read."""
+    import numpy
+    blob = numpy.memmap(path, "u1", "r")
+    size = 8 + struct.unpack("<Q", blob[:8])[0]
+    return {name: blob[size + begin:size + end].view("<f4").reshape(item["shape"])
+            for name, item in json.loads(bytes(blob[8:size])).items()
+            if name != "__metadata__" and item["dtype"] == "F32"
+            for begin, end in [item["data_offsets"]]}
 
 
 def _array(given):

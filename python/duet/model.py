@@ -50,6 +50,21 @@ def saved_bytes(model, inputs, named):
     return sum(count for count, _ in saved.values()), outputs
 
 
+def saved_per_sample(model, inputs):
+    """The bytes that autograd keeps for each sample, and those that do not depend on the number of
+    samples. None if forward fails on fake tensors."""
+    import torch
+    samples = next(x.shape[0] for x in inputs if isinstance(x, torch.Tensor))
+    try:
+        two, more = (saved_bytes(model, tuple(
+            torch.cat([x] * k) if isinstance(x, torch.Tensor) else x for x in inputs), {})[0]
+            for k in (2, 4))
+    except Exception:
+        return None
+    each = (more - two) // (2 * samples)
+    return each, max(0, two - 2 * samples * each)
+
+
 def describe(model, *inputs, **named):
     """Returns the elements of the model's parameters and of its buffers; the bytes per sample that
     autograd keeps for backward in training, in addition to these and the input; the shape of a

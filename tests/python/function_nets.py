@@ -59,8 +59,8 @@ class Chosen(nn.Module):
         mixed = (mixed * weights.softmax(1).unsqueeze(2)).sum(1)
         least = outputs.topk(3, dim=1, largest=False).values.mean(1)
         y = torch.cat((of_words, best, low, last, mixed, F.one_hot(chosen, 6).sum(1)), 1)
-        return self.head(y) + of_token[:, :10] * least.prod(1, keepdim=True) + (1 + 0.1 * x).prod(
-            1)[:, :1] + (x * (x > 0)).cumprod(1).mean((1, 2))[:, None]
+        return self.head(y) + of_token[:, :10] * least.cumprod(1)[:, -1:] + (1 + 0.1 * x).cumprod(
+            1)[:, -1, :1] + (x * (x > 0)).cumprod(1).mean((1, 2))[:, None]
 
 
 class Computed(nn.Module):
@@ -208,7 +208,6 @@ class Noisy(nn.Module):
         x = x * (torch.rand(n, 8) < 0.75) / 0.75 + 0.1 * torch.rand_like(x)
         x = x + torch.distributions.Normal(x, F.softplus(x), validate_args=False).rsample()
         x = x * F.gumbel_softmax(self.second(x)) * F.gumbel_softmax(x, hard=True)
-        x = x + torch.empty_like(x).uniform_(-0.1, 0.1)
         return self.head(x + torch.bernoulli(torch.sigmoid(x)))
 
 

@@ -150,9 +150,10 @@ class Schedule(nn.Module):
         last = x[torch.arange(n), tokens[:, 0].clamp(max=9) - 1]
         rate = self.rates.gather(-1, tokens[:, 1]).reshape(n, 1)
         rate = rate * self.rates[tokens[:, 2] - 9].unsqueeze(1)
-        score = self.start[tokens[:, 0]] + self.moves[tokens[:, :-1], tokens[:, 1:]].sum(1)
+        moves = self.moves.flatten()
+        score = self.start[tokens[:, 0]] + moves[tokens[:, :-1] * 20 + tokens[:, 1:]].sum(1)
         for i in range(3):
-            score = score + self.moves[tokens[:, i], tokens[:, i + 1]]
+            score = score + moves[tokens[:, i] * 20 + tokens[:, i + 1]]
         apart, farthest = x.new_full((n, 12), 1e10), torch.zeros(n, dtype=torch.long)
         chosen = torch.zeros(n, 4, dtype=torch.long)
         for i in range(4):

@@ -20,7 +20,7 @@ import traceback
 from .._files import write_tensors
 from .._library import DuetError, ExportError, NoTorch, WrongArgument
 from ..command import estimate
-from ..model import describe, saved_bytes
+from ..model import describe, saved_per_sample
 
 _WHY = {  # explains some of PyTorch's messages
     "data-dependent": ": a model must not depend on the numbers in a tensor, as the size of "
@@ -31,9 +31,9 @@ _WHY = {  # explains some of PyTorch's messages
 
 def _otherwise(model, inputs):
     """How to estimate a model that cannot be exported."""
-    from .trace import globals_kept, without_torchs_log
+    from .trace import without_torchs_log
     try:
-        with without_torchs_log(), globals_kept(model):
+        with without_torchs_log():
             return f"\nestimate it by its numbers: duet estimate {describe(model, *inputs)}"
     except Exception:
         return ""
@@ -58,22 +58,6 @@ def _run_once(torch, model, inputs):
         raise ExportError(f"duet.export: {type(model).__name__} fails on these inputs in PyTorch, "
                           f"too{''.join(f', in its module {name}' for name in last)}: {first[0]}"
                           ) from error
-
-
-def _saves(torch, model, inputs):
-    """The line with the bytes that autograd keeps, per sample and independent of samples. None if
-    unknown, as for a model that cannot be deep-copied."""
-    samples = next(x.shape[0] for x in inputs if isinstance(x, torch.Tensor))
-    from .trace import globals_kept
-    try:
-        with globals_kept(model):
-            two, more = (saved_bytes(model, tuple(
-                torch.cat([x] * k) if isinstance(x, torch.Tensor) else x for x in inputs), {})[0]
-                for k in (2, 4))
-    except Exception:
-        return []
-    each = (more - two) // (2 * samples)
-    return [f"saves {each} {max(0, two - 2 * samples * each)}"]
 
 
 def _weights_of(path):
@@ -117,7 +101,7 @@ def _used(run, result):
                                            for line in kept if line.name in run.shown}
 
 
-def _text_of(torch, run, result, saves):
+def _text_of(torch, run, result, saved):
     from .text import text_of
     lines, tensors = ["duet 1"], {}
     for value, node in run.inputs:
@@ -143,7 +127,8 @@ def _text_of(torch, run, result, saves):
         if name in words:
             lines.append(f"constant {name}: f32{text_of(list(tensor.shape))}")
             tensors[name] = tensor
-    return "\n".join([*lines, *saves, *body, ""]), tensors, ops
+    lines += [f"saves {saved[0]} {saved[1]}"] if saved else []
+    return "\n".join([*lines, *body, ""]), tensors, ops
 
 
 def _result_of(output):
@@ -206,7 +191,7 @@ def export(model, example_inputs, path, quiet=False, verify=True):
     if run.refusals:
         told = "\n".join(dict.fromkeys(run.refusals))
         raise ExportError(f"duet.export: {told}{_otherwise(model, example_inputs)}")
-    text, stored, ops = _text_of(torch, run, result, _saves(torch, model, example_inputs))
+    text, stored, ops = _text_of(torch, run, result, saved_per_sample(model, example_inputs))
     stored = {name: tensor.detach().cpu().numpy() for name, tensor in stored.items()}
 
     def run_beside(trial):

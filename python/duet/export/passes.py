@@ -109,30 +109,26 @@ class Sizes:
 
 def results(program):
     """The nodes that the user's forward returns, and {name of a buffer: the node that forward
-    writes into it}, except those of batch norms."""
-    by_name, returned, written = {node.name: node for node in program.graph.nodes}, [], {}
+    writes into it}, except those of batch norms. Erases what neither these nor batch norms, which
+    keep statistics, need."""
+    by_name = {node.name: node for node in program.graph.nodes}
+    returned, written, norms = [], {}, []
     for spec in program.graph_signature.output_specs:
         node, kind = by_name.get(getattr(spec.arg, "name", None)), spec.kind.name
         if kind == "USER_OUTPUT" and node:
             returned.append(node)
-        elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION") and not (
-                node.op == "call_function" and "batch_norm" in str(node.args[0]) and
-                name_of(node) == "getitem" or spec.target.endswith("num_batches_tracked")):
+        elif name_of(node) == "getitem" and "batch_norm" in str(node.args[0]):
+            norms.append(node)
+        elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION") and \
+                not spec.target.endswith("num_batches_tracked"):
             written[spec.target] = node
+    needed = *(returned if len(returned) == 1 else ()), *written.values(), *norms
+    program.graph.output_node().args = (needed,)
+    program.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))
     return returned, written
 
 
-def needed(program, result, written):
-    """The nodes that the result needs, those written into buffers, and batch norms, which keep
-    statistics."""
-    wanted = {*written} if result is None else {result, *written}
-    for node in reversed(program.graph.nodes):
-        if node in wanted or "_native_batch_norm_legit_functional" in str(node.target):
-            wanted |= {node, *node.all_input_nodes}
-    return wanted
-
-
-def folded(program, sizes, wanted, tensors):
+def folded(program, sizes, tensors):
     """{node: Const} for nodes that depend on no input and no parameter; `tensors` has those of
     buffers and lifted constants, by node."""
     random = torch.Tag.nondeterministic_seeded
@@ -147,7 +143,7 @@ def folded(program, sizes, wanted, tensors):
         return x
     for node in program.graph.nodes:
         val = node.meta.get("val")
-        if node.op != "call_function" or node not in wanted or not isinstance(
+        if node.op != "call_function" or not isinstance(
                 val, torch.Tensor) or any(not (x in constants or isinstance(
                     x.meta.get("val"), (torch.SymInt, int, float, bool)))
                     for x in node.all_input_nodes):
@@ -183,11 +179,11 @@ def name_of(node):
         getattr(target, "__name__", str(target))
 
 
-def bounds(program, wanted, examples):
+def bounds(program, examples):
     """{input: (smallest of its tables, largest)} for inputs of integers, by node; the example's
     values if no table uses the input."""
     found, out = {}, {}
-    for node in wanted:
+    for node in program.graph.nodes:
         name, args = name_of(node) if node.op == "call_function" else "", node.args
         index = rows = None
         if name == "embedding":
@@ -218,61 +214,50 @@ def _follow(node, rows, part, found, table):
             _follow(x, rows, part or name in _PARTS, found, table)
 
 
-_WITH_PLACES = {"max", "min", "topk", "sort"}  # ops whose second result is indices
-_AS_LARGE = _MOVES | _WITH_PLACES
-
-
 class Ranges(dict):
     """{node of integers: its smallest and its largest}, if known. `rounded`: nodes with integers
     too large for float32. If the range is unknown, verify.py checks the example's integers."""
 
-    def __init__(self, program, sizes, wanted, constants, inputs):
+    def __init__(self, program, sizes, constants, inputs):
         super().__init__({node: (0, below - 1) for node, (_, below) in inputs.items()})
-        self.sizes, self.constants, self.rounded = sizes, constants, set()
+        self.rounded = set()
         for node in program.graph.nodes:
-            kinds = {getattr(x, "dtype", None) for x in
-                     torch.utils._pytree.tree_leaves(node.meta.get("val"))}
-            if node.op != "call_function" or node not in wanted or node in constants or \
-                    kinds.isdisjoint({torch.int64, torch.int32}):
-                continue
-            name = name_of(node)
-            given = [self._of(x) for x in
-                     (node.args[1:] if name == "where" else node.all_input_nodes)]
-            if ends := self._result(node, name, given):
-                self[node] = ends
-            numbers = [n for ends in (*given, ends) for n in ends or ()]
-            if name not in _AS_LARGE | {"clamp"} and any(
-                    abs(n) > _EXACT for n in (*numbers, *node.args) if isinstance(n, (int, float))):
-                self.rounded.add(node)
+            kind = getattr(node.meta.get("val"), "dtype", None)
+            if node in constants and kind in (torch.int64, torch.int32, torch.bool):
+                t = constants[node].tensor
+                self[node] = (int(t.min()), int(t.max())) if t.numel() else (0, 0)
+            elif kind is torch.bool:
+                self[node] = 0, 1
+            elif kind in (torch.int64, torch.int32) and node not in self:
+                self._add(node, name_of(node), sizes)
 
-    def _of(self, x):
-        if isinstance(x, int):
-            return x, x
-        if getattr(x.meta.get("val"), "dtype", None) is torch.bool:
-            return 0, 1
-        t = self.constants[x].tensor if x in self.constants else None
-        return self.get(x) if t is None or t.is_floating_point() or not t.numel() else \
-            (int(t.min()), int(t.max()))
+    def _add(self, node, name, sizes):
+        operands = node.args[1:] if name == "where" else node.all_input_nodes
+        given = [(x, x) if isinstance(x, int) else self.get(x) for x in operands]
+        made, known = [], given and None not in given
+        if name in ("argmax", "argmin") or name == "getitem" and node.args[1]:  # of topk and others
+            x = node.args[0] if name != "getitem" else node.args[0].args[0]
+            made = [torch.tensor([1, *(n for n in x.meta["val"].shape if isinstance(n, int))]) - 1]
+        elif name in ("remainder", "fmod") and isinstance(node.args[1], int):
+            made = [torch.tensor(abs(node.args[1]) - 1).mul(sign) for sign in (-1, 1)]
+        elif known and name in _MOVES:
+            made = [torch.tensor(ends) for ends in given]
+        elif known:  # the extremes are at the operands' extremes, or at 0
+            made = [_at(node, of, sizes) for of in itertools.product(*(
+                {*ends, min(max(ends[0], 0), ends[1])} for ends in given))]
+        if made and None not in made:
+            self[node] = min(y.min().item() for y in made), max(y.max().item() for y in made)
+        numbers = [n for ends in (*given, self.get(node)) for n in ends or ()]
+        if name not in _MOVES | {"clamp"} and any(
+                abs(n) > _EXACT for n in (*numbers, *node.args) if isinstance(n, (int, float))):
+            self.rounded.add(node)
 
-    def _result(self, node, name, given):
-        if name == "getitem" and node.args[1] and name_of(node.args[0]) in _WITH_PLACES:
-            name, node = "argmax", node.args[0]
-        if name in ("argmax", "argmin"):
-            return 0, max(n for n in node.args[0].meta["val"].shape if isinstance(n, int)) - 1
-        if not given or None in given:
-            return None
-        if name in _AS_LARGE:
-            return min(ends[0] for ends in given), max(ends[1] for ends in given)
-        if name in ("remainder", "fmod") and isinstance(node.args[1], int):
-            # The result has the sign of the second operand, or of the first.
-            most, sign = abs(node.args[1]) - 1, node.args[1] if name != "fmod" else given[0][0]
-            return -most if sign < 0 else 0, most
-        made = []  # others have their extremes at the operands' extremes, or at 0
-        for at in itertools.product(*({*ends, min(max(ends[0], 0), ends[1])} for ends in given)):
-            of = {x: torch.full([self.sizes.at(n, 2) for n in x.meta["val"].shape], float(number),
-                                dtype=torch.float64) for x, number in zip(node.all_input_nodes, at)}
-            try:
-                made.append(node.target(*torch.fx.node.map_arg(node.args, of.get), **node.kwargs))
-            except Exception:  # an op without such operands
-                return None
-        return min(y.min().item() for y in made), max(y.max().item() for y in made)
+
+def _at(node, numbers, sizes):
+    """The op's result if each operand has only this number; None if it takes no such operands."""
+    of = {x: torch.full([sizes.at(n, 2) for n in x.meta["val"].shape], float(number),
+                        dtype=torch.float64) for x, number in zip(node.all_input_nodes, numbers)}
+    try:
+        return node.target(*torch.fx.node.map_arg(node.args, of.get), **node.kwargs)
+    except Exception:
+        return None

@@ -67,21 +67,6 @@ def copied(model):
                           "modules must be copyable: the export runs copies of the model") from None
 
 
-@contextlib.contextmanager
-def globals_kept(model):
-    """A tensor that a trace put into a global has no numbers, so it is removed and refused."""
-    spaces = {id(s): s for module in model.modules() for one in (module, *type(module).__mro__)
-              if (s := getattr(vars(one).get("forward"), "__globals__", None))}
-    before = [dict(space) for space in spaces.values()]
-    yield
-    for space, kept in zip(spaces.values(), before):
-        for name, x in [*space.items()]:
-            if isinstance(x, torch._subclasses.FakeTensor):
-                space.update(kept) if name in kept else space.pop(name)
-                raise ExportError(f"forward keeps a tensor in the global {name}: Duet's forward "
-                                  "has no state but buffers")
-
-
 @without_torchs_log()
 def trace(model, inputs):
     """Returns the traced copy of the model, and the program."""
@@ -97,9 +82,8 @@ def trace(model, inputs):
     traced = copied(model)
     kept = [b.clone() for b in traced.buffers()]
     _for_a_trace(traced)
-    with globals_kept(model):
-        program = torch.export.export(traced, tuple(pairs), strict=False,
-                                      dynamic_shapes=(dynamic,) if varargs else dynamic)
+    program = torch.export.export(traced, tuple(pairs), strict=False,
+                                  dynamic_shapes=(dynamic,) if varargs else dynamic)
     _refuse_shared_memory(model, program)
     _refuse_guards(program)
     for b, before in zip(traced.buffers(), kept):

@@ -12,18 +12,16 @@ both sides; its settings must be equal in all batches.
 import bisect
 import collections
 import contextlib
-import json
 import math
 import random
 import re
-import struct
 import warnings
 
 import numpy
 import torch
 from torch.nn import functional as F
 
-from .._files import save_dataset
+from .._files import read_tensors, save_dataset
 from .._library import DuetError, ExportError
 from ..command import started
 from .trace import copied, traced_values
@@ -141,15 +139,6 @@ class _Copy:
 
 # ---- Duet's
 
-def _read(path):
-    blob = numpy.memmap(path, "u1", "r")
-    size = 8 + struct.unpack("<Q", blob[:8])[0]
-    return {name: blob[size + begin:size + end].view("<f4").reshape(item["shape"])
-            for name, item in json.loads(bytes(blob[8:size])).items()
-            if name != "__metadata__" and item["dtype"] == "F32"
-            for begin, end in [item["data_offsets"]]}
-
-
 @contextlib.contextmanager
 def duets(path, inputs, target, trained=()):
     """Runs the exported file during the block, which gets a function that waits for its loss, the
@@ -162,7 +151,7 @@ def duets(path, inputs, target, trained=()):
                  virtual_devices=1, save=saved, progress=False, quiet=True) as result:
         def answer():
             loss = result().runs[0].losses[0]
-            before, after = (_read(one) for one in (path.with_suffix(".safetensors"), saved))
+            before, after = (read_tensors(one) for one in (path.with_suffix(".safetensors"), saved))
             return _Answer(loss, {
                 name: (x - after[name]) * numpy.float32(1 / RATE) if name in trained else
                 after[name] - x for name, x in before.items() if name in after})
@@ -240,6 +229,7 @@ class _Verification:
         self.count = 2 if self.large else 4  # a BatchNorm of two may be all roundings
         self.rounds = 0.0  # how far float32 is from float64, of the size, where that is known
         self.zero = False  # which gradients are nothing but roundings, where that is known
+        self.exact = None  # float64's answer for the first batch
 
     def answer(self, batches, after=None, dtype=torch.float32, moved=0, backward=True):
         """The answer of a copy of the model for the last of these batches. after: the previous
@@ -287,7 +277,7 @@ class _Verification:
         differ, most = distances.differing(distances.of(text), self.rounds * distances.size,
                                            self.zero, TIMES - 1)
         if differ:
-            differ, most = self.beside_exact(batches, text, answer)
+            differ, most = self.beside_exact(batches, text, answer, after and self.exact)
         self.dropped = getattr(self, "dropped", answer.copy.dropped)
         if self.dropped != answer.copy.dropped:
             raise ExportError(f"duet.export: {type(self.model).__name__} has other dropouts for "
@@ -297,11 +287,12 @@ class _Verification:
             raise ExportError(self.told(what, differ, text, answer, batches[-1]))
         return answer
 
-    def beside_exact(self, batches, text, near):
+    def beside_exact(self, batches, text, near, after):
         """What differs from float64 by more than PyTorch's float32 (`near`), and the largest
-        difference relative to its bound."""
+        difference relative to its bound. after: float64's answer for the previous batch."""
         try:
-            distances = _Distances(self.answer(batches, dtype=torch.float64))
+            self.exact = self.answer(batches, after, dtype=torch.float64)
+            distances = _Distances(self.exact)
         except ExportError:  # some ops exist only in float32
             distances = _Distances(near)
             return distances.differing(distances.of(text), ALONE * distances.size, False, TIMES - 1)

@@ -10,7 +10,7 @@ from operator import getitem
 
 import torch
 
-from ..passes import N, Ranges, Refused, Sizes, bounds, folded, needed, require, results
+from ..passes import N, Ranges, Refused, Sizes, bounds, folded, require, results
 from ..text import Value, Writer, text_of
 
 LOWERINGS = {}
@@ -163,13 +163,12 @@ class Interpreter(Writer):
         """The value of the result; None if something is refused."""
         returned, self.written = results(self.program)
         result = returned[0] if len(returned) == 1 else None
-        wanted = needed(self.program, result, self.written.values())
         whole = {n: x for n, x in self.examples.items() if not x.is_floating_point()}
-        self.below = bounds(self.program, wanted, whole)
-        constants = folded(self.program, self.measure, wanted, self._tensors())
-        self.ranges = Ranges(self.program, self.measure, wanted, constants, self.below)
+        self.below = bounds(self.program, whole)
+        constants = folded(self.program, self.measure, self._tensors())
+        self.ranges = Ranges(self.program, self.measure, constants, self.below)
         for node in self.program.graph.nodes:
-            if node.op == "output" or node not in wanted and node not in self.examples:
+            if node.op == "output" or not node.users and node not in self.examples:
                 continue
             self.module = ([path for path, _ in (node.meta.get("nn_module_stack") or
                                                  {}).values()] or [""])[-1]

@@ -82,12 +82,10 @@ def is_whole(x):
     return isinstance(x, int) or not x.dtype.is_floating_point
 
 
-@lower(aten.div, aten.floor_divide)
+@lower(aten.div)
 def div(w, a, shape):
     """Division by a number multiplies by its inverse, unless its result is then rounded."""
     number, mode = w.number(a.other), a.get("rounding_mode")
-    if "rounding_mode" not in a:
-        mode = "floor" if "floor_divide" in w.op else None
     if mode:
         require(number, "division that rounds, by something other than a nonzero number")
         x = a.self
@@ -204,9 +202,9 @@ def minimum(w, x, y):
     return w.times(maximum(w, w.times(x, -1), w.times(y, -1)), -1)
 
 
-@lower(aten.clamp, aten.clamp_min, aten.clamp_max)
+@lower(aten.clamp)
 def _(w, a, shape):
-    bounds = {name: a[name] for name in ("min", "max") if a.get(name) is not None}
+    bounds = {name: a[name] for name in ("min", "max") if a[name] is not None}
     numbers = {name: bound for name, bound in bounds.items() if isinstance(bound, (int, float))}
     if len(numbers) == len(bounds):
         if len(numbers) == 2:
@@ -235,15 +233,6 @@ lower(aten.rand, aten.rand_like)(lambda w, a, shape: _drawn(w, "rand", shape))
 lower(aten.randn, aten.randn_like)(lambda w, a, shape: _drawn(w, "randn", shape))
 lower(aten.normal_functional)(
     lambda w, a, shape: w.plus(w.times(_drawn(w, "randn", shape), a.std), a.mean))
-lower(aten.uniform)(lambda w, a, shape: w.plus(
-    w.times(_drawn(w, "rand", shape), a.to - a["from"]), a["from"]))
-
-
-@lower(aten.exponential)
-def _(w, a, shape):
-    """Exponential numbers for Gumbel's softmax, never 0 or infinite."""
-    return w.times(w.line("log", w.line("clamp", _drawn(w, "rand", shape), min=2.0 ** -25)),
-                   -1 / a.lambd)
 
 
 @lower(aten.bernoulli)

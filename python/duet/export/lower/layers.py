@@ -147,15 +147,6 @@ def _(w, a, shape):
                       size=list(map(int, shape[2:])))
 
 
-@lower(aten.adaptive_max_pool2d)
-def _(w, a, shape):
-    x, to = w.value(a.self), list(map(int, shape[0][2:]))
-    size = [int(n) // k for n, k in zip(x.shape[2:], to)]
-    require(all(int(n) == s * k for n, s, k in zip(x.shape[2:], size, to)),
-            f"{to[0]}x{to[1]} windows of unequal sizes")
-    return [of_samples(w, "max_pool2d", x, [], shape[0], size=size, stride=size), None]
-
-
 # ---- nn.LSTM, nn.GRU and nn.RNN, a line for each layer and direction
 
 @lower(aten.lstm, aten.gru, aten.rnn_tanh, aten.rnn_relu)

@@ -141,15 +141,6 @@ def _(w, a, shape):
     return y if a.get("keepdim") else y.squeezed([dim])
 
 
-@lower(aten.any, aten.all)
-def _(w, a, shape):
-    x = w.value(a.self)
-    dims = dims_of(a, x.rank)
-    hits = compare(w, "equal", x, 0, negate="any" in w.op)
-    y = reduce(w, "sum", hits, dims, a.get("keepdim", False))
-    return w.line("above" if "any" in w.op else "equal", y, number=0)
-
-
 @lower(aten.cumsum)
 def _(w, a, shape):
     """Each row of the dimension times a constant matrix."""
@@ -159,11 +150,10 @@ def _(w, a, shape):
         "matmul_add", [name, matrix, None], [*before, size]), flat=True)
 
 
-@lower(aten.cumprod, aten.prod)
+@lower(aten.cumprod)
 def _(w, a, shape):
-    """Cumulative product: multiplies each product by the one `step` elements before it, and doubles
-    `step` in each round. The last product covers all elements."""
-    require(a.get("dim") is not None, "it mixes samples: give dim")
+    """Multiplies each product by the one `step` elements before it, and doubles `step` in each
+    round."""
     dim, step = a.dim % len(a.self.shape), 1
     x = w.dense(w.value(a.self), only=[dim])
     size = int(x.shape[dim])
@@ -171,10 +161,7 @@ def _(w, a, shape):
         first, rest = narrow(w, x, dim, 0, step), narrow(w, x, dim, step, size - step)
         x = cat(w, [first, w.mul(rest, narrow(w, x, dim, 0, size - step))], dim, x.shape)
         step *= 2
-    if "cumprod" in w.op:
-        return x
-    x = narrow(w, x, dim, size - 1, 1)
-    return x if a.get("keepdim") else x.squeezed([dim])
+    return x
 
 
 # ---- orders

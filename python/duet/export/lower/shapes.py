@@ -11,6 +11,7 @@ from . import lower
 from .elements import compare, rounded, truth
 
 aten = torch.ops.aten
+SOME = "it takes some of the samples: give dim, without that of the samples"
 
 
 lower(aten.view, aten.unsqueeze, aten.squeeze)(lambda w, a, shape: w.view(w.value(a.self), shape))
@@ -51,8 +52,7 @@ def narrow(w, x, dim, start, length):
         each = int(size) // x.front
         y.front, rest = divmod(int(length), each)
         require(isinstance(length, N) and (isinstance(start, N) or start == 0) and not rest and
-                int(start) % each == 0, "it takes some of the samples: give dim, without that of "
-                                        "the samples")
+                int(start) % each == 0, SOME)
     dims, sizes = x.wide()
     name, at = w.lay(x, sizes, shared=True), 1 + dims.index(dim)
     y.axes = [N(1), *sizes]
@@ -66,17 +66,9 @@ def narrow(w, x, dim, start, length):
 def _(w, a, shape):
     x = w.value(a.self)
     dim = a.dim % x.rank
-    require(not isinstance(x.shape[dim], N) or dim in x.repeats,
-            "it takes one of the samples: give dim, without that of the samples")
+    require(not isinstance(x.shape[dim], N) or dim in x.repeats, SOME)
     index = a.index if a.index >= 0 else a.index + int(x.shape[dim])
     return narrow(w, x, dim, index, 1).squeezed([dim])
-
-
-def _start(w, a, dim, size):
-    """The start of a slice, counted from the front."""
-    start = w.measure.of(a.get("start") or 0)
-    start = int(start) + int(size) if int(start) < 0 else start
-    return N(start) if isinstance(size, N) and start else max(start, 0)
 
 
 @lower(aten.slice)
@@ -84,39 +76,51 @@ def _(w, a, shape):
     x, dim, step = w.value(a.self), a.get("dim", 0) % len(shape), a.get("step", 1)
     if 0 in [int(n) for n in shape]:
         return Const([torch.empty(0)], shape)
-    start = _start(w, a, dim, x.shape[dim])
     if step == 1:
-        return narrow(w, x, dim, start, shape[dim])
-    require(not isinstance(x.shape[dim], N), "it takes some of the samples")
-    return taken(w, x, dim, start + step * torch.arange(shape[dim]))
+        return narrow(w, x, dim, _start(a, x.shape[dim]), shape[dim])
+    require(not isinstance(x.shape[dim], N), SOME)
+    return taken(w, x, dim, _start(a, x.shape[dim]) + step * torch.arange(shape[dim]))
+
+
+def _start(a, size):
+    """The start of a slice, counted from the front; of samples it is N(k) or 0."""
+    start = a.start or 0
+    return type(start)(max(int(start) + int(size) if start < 0 else int(start), 0))
 
 
 @lower(aten.split_with_sizes)
 def _(w, a, shape):
-    x, dim = w.value(a.self), a.get("dim", 0) % len(shape[0])
-    sizes = [part[dim] for part in shape]
-    starts = [sum(map(int, sizes[:i])) for i in range(len(sizes))]
-    return [narrow(w, x, dim, type(n)(at), n) for at, n in zip(starts, sizes)]
+    x, dim, sizes = w.value(a.self), a.dim % len(shape[0]), a.split_sizes
+    return [narrow(w, x, dim, type(n)(sum(sizes[:i])), n) for i, n in enumerate(sizes)]
 
 
-@lower(aten.cat)
+lower(aten.cat)(lambda w, a, shape: cat(w, a.tensors, a.dim % len(shape), shape))
+
+
+@lower(aten.slice_scatter)
 def _(w, a, shape):
-    given = [w.value(x) for x in a.tensors if 0 not in [int(n) for n in x.shape]]
-    dim = a.get("dim", 0) % len(shape)
-    return cat(w, given, dim, shape)
+    """The part of x before, the written part, and the part of x after."""
+    dim, x, length = a.dim % len(shape), w.value(a.self), a.src.shape[a.dim]
+    size, start = shape[dim], _start(a, shape[dim])
+    if length == size:
+        return a.src
+    require(not isinstance(size, N), SOME)
+    require(a.step == 1, "at indices that are not adjacent: write torch.where")
+    before, behind = ([narrow(w, x, dim, i, j - i)] if i < j else []
+                      for i, j in ((0, start), (start + length, size)))
+    return cat(w, [*before, a.src, *behind], dim, shape)
 
 
 def cat(w, given, dim, shape):
-    """If samples follow samples, like the two sides of a pair, each sample gets one more row."""
+    given = [w.value(x) for x in given if 0 not in [int(n) for n in x.shape]]
     if len(given) == 1:
         return given[0]
     needed = [d for d in range(len(shape)) if d == dim or any(x.size(d) != 1 for x in given)]
     like = next((x for x in given if x.at is not None), None)
     given = [w.dense(x, needed, like) for x in given]
     names, y, (place,) = w.beside(given, shape, skip=[dim])
-    if isinstance(shape[dim], N):
-        require(all(x.at == dim and x.front == int(x.shape[dim]) for x in given),
-                "it joins some of the samples")
+    if isinstance(shape[dim], N):  # each sample gets more rows
+        require(all(x.at == dim and x.front == int(x.shape[dim]) for x in given), SOME)
         y.front = int(shape[dim])
     sizes = [[*y.axes[:place], x.size(dim), *y.axes[place + 1:]] for x in given]
     return y.but(name=_cat(w, names, sizes, place, y.shared))
@@ -130,22 +134,6 @@ def _cat(w, names, axes, dim, shared):
         names = [w.emit("cat", first, joined, shared=shared, dim=dim), *names[64:]]
         axes = [joined, *axes[64:]]
     return names[0]
-
-
-@lower(aten.slice_scatter)
-def _(w, a, shape):
-    """The part of x before, the written part, and the part of x after."""
-    dim = a.get("dim", 0) % len(shape)
-    size, length = shape[dim], a.src.shape[dim]
-    if length == size:
-        return a.src
-    require(not isinstance(size, N), "it writes into some of the samples")
-    require(a.get("step", 1) == 1, "at indices that are not adjacent: write torch.where")
-    x, y, start = w.value(a.self), w.value(a.src), _start(w, a, dim, size)
-    behind = start + length
-    return cat(w, [*([narrow(w, x, dim, 0, start)] if start else []), y,
-                   *([narrow(w, x, dim, behind, size - behind)] if behind < size else [])],
-               dim, shape)
 
 
 @lower(aten.flip)
@@ -263,9 +251,9 @@ def _(w, a, shape):
 
 @lower(aten.index, aten._unsafe_index)
 def _(w, a, shape):
-    """Places of dimensions that follow each other, as if they were one; of x[torch.arange(N), i] of
-    each sample its own ones."""
-    x, indices, nodes = w.value(a.self), list(a.indices), w.given["indices"]
+    """Constant places of dimensions that follow each other, as if they were one; rows of a table;
+    of x[torch.arange(N), i] of each sample its own ones."""
+    x, indices = w.value(a.self), list(a.indices)
     require(not any(isinstance(i, Value) and i.dtype is torch.bool for i in indices),
             "by a mask, whose result has no known size")
     given = [d for d, i in enumerate(indices) if i is not None]
@@ -291,9 +279,10 @@ def _(w, a, shape):
         flat = functools.reduce(lambda index, one: index * one[0] + one[1] % one[0],
                                 zip(map(int, sizes), places), torch.tensor(0))
         return w.view(taken(w, x, at, flat.flatten()), shape)
-    index = 0
-    for d, n in zip(given, map(int, sizes)):
-        index = w.add(w.times(index, n) if index else 0, _from_the_end(w, indices[d], nodes[d], n))
+    require(len(given) == 1, "several indices are computed: write x.flatten(0, 1)[i * n + j]")
+    index = indices[at]
+    if w.ranges.get(w.given["indices"][at], (-1,))[0] < 0:  # one below 0 counts from the end
+        index = w.add(index, w.times(compare(w, "above", index, 0, swap=True), int(sizes[0])))
     if own:
         behind = x.shape[2:]
         count = math.prod(map(int, shape[:len(shape) - len(behind)]))
@@ -301,13 +290,6 @@ def _(w, a, shape):
         return w.view(at_places(w, x, 1, index, [N(1), count, *behind]), shape)
     require(x.rank == 1 or w.is_parameter(x), "of a table that is computed: write one_hot @ table")
     return w.view(rows_of(w, x, index), shape)
-
-
-def _from_the_end(w, index, node, count):
-    """An index below 0 counts from the end, as in PyTorch's operator []."""
-    if not isinstance(index, Value) or w.ranges.get(node, (-1,))[0] >= 0:
-        return index
-    return w.add(index, w.times(compare(w, "above", index, 0, swap=True), count))
 
 
 # ---- values written at indices
