@@ -73,10 +73,11 @@ void reference_layer_norm_backward_data(const struct op_args *p) {
  * memory. */
 enum { ABREAST = 64 };
 
-static void some_weights(const struct op_args *p, size_t group, size_t first, size_t count) {
+static inline __attribute__((always_inline)) void some_weights(const struct op_args *p,
+                                                               const size_t inner, size_t group,
+                                                               size_t first, size_t count) {
     size_t rows = (size_t)p->in[0].dims[0], length = (size_t)p->in[0].dims[1],
-           inner = (size_t)p->p.layer_norm.inner, groups = (size_t)p->p.layer_norm.groups,
-           at = group * (length / inner) + first;
+           groups = (size_t)p->p.layer_norm.groups, at = group * (length / inner) + first;
     const struct moments *moments = p->in[2].data;
     double dw[ABREAST] = {0}, db[ABREAST] = {0};
     for (size_t r = group; r < rows; r += groups) {
@@ -96,8 +97,13 @@ static void some_weights(const struct op_args *p, size_t group, size_t first, si
 }
 
 void reference_layer_norm_backward_weight(const struct op_args *p) {
-    size_t weights = (size_t)p->in[0].dims[1] / (size_t)p->p.layer_norm.inner;
+    size_t inner = (size_t)p->p.layer_norm.inner, weights = (size_t)p->in[0].dims[1] / inner;
     for (size_t group = 0; group < (size_t)p->p.layer_norm.groups; group++)
-        for (size_t first = 0; first < weights; first += ABREAST)
-            some_weights(p, group, first, weights - first < ABREAST ? weights - first : ABREAST);
+        for (size_t first = 0; first < weights; first += ABREAST) {
+            size_t count = weights - first < ABREAST ? weights - first : ABREAST;
+            if (inner == 1) /* a constant, so that the compiler makes vectors of neighbours */
+                some_weights(p, 1, group, first, count);
+            else
+                some_weights(p, inner, group, first, count);
+        }
 }
