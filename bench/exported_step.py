@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Measures a training step of ten PyTorch nets on one core: Duet and PyTorch take turns in one run.
 
-    PYTHONPATH=python python3 bench/exported_step.py [-r ROUNDS] [-s STEPS] [NAME...]
+    PYTHONPATH=python python3 bench/exported_step.py [-r ROUNDS] [-s STEPS] [-b BATCH,...] [NAME...]
     needs torch, torchvision, transformers and build/duet
 
 Each net is exported, which compares its loss and gradients with PyTorch's float64, and then trained
-with SGD on random samples. PyTorch trains eagerly with one thread, on tensors that are already in
-memory. A step's time is the smallest median of all rounds. The last column is Duet's time divided
-by PyTorch's. The table also has the seconds of the export."""
+with SGD on random samples, in batches of the given sizes or of the net's own. PyTorch trains
+eagerly with one thread, on tensors that are already in memory. A step's time is the smallest median
+of all rounds. The last column is Duet's time divided by PyTorch's. The table also has the seconds
+of the export."""
 import argparse
 import json
 import os
@@ -135,21 +136,28 @@ def duet_step(folder, batch, steps):
     return statistics.median(run["epoch_seconds"][WARM_STEPS:])
 
 
-def measure(name, folder, rounds, steps):
+def measure(name, folder, options):
     build, inputs = NETS[name]
     torch.manual_seed(0)
     net, x = build().train(), inputs()
     start = time.perf_counter()
     duet.export(net, (x[:4],), os.path.join(folder, "net.duet"))
     export = time.perf_counter() - start
+    for batch in options.batch or [len(x)]:
+        while len(x) < batch:
+            x = torch.cat([x, inputs()])
+        measure_batch(name, folder, net, x[:batch], export, options)
+
+
+def measure_batch(name, folder, net, x, export, options):
     shape = net(x).shape
     y = torch.zeros(shape[:1] + shape[2:], dtype=torch.int64)
     # An epoch is one step: all samples are one batch.
     duet.save_dataset(os.path.join(folder, "data.safetensors"), x, y, x[:1], y[:1])
     theirs, ours = [], []
-    for _ in range(rounds):
-        theirs.append(torch_step(net, x, y, steps))
-        ours.append(duet_step(folder, len(x), steps))
+    for _ in range(options.rounds):
+        theirs.append(torch_step(net, x, y, options.steps))
+        ours.append(duet_step(folder, len(x), options.steps))
     t, d = min(theirs), min(ours)
     print(f"{name:<16} {len(x):5} {export:9.1f} {1e3 * t:12.1f} {1e3 * d:9.1f} {d / t:8.2f}",
           flush=True)
@@ -159,6 +167,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-r", "--rounds", type=int, default=3)
     parser.add_argument("-s", "--steps", type=int, default=5)
+    parser.add_argument("-b", "--batch", type=lambda text: [int(b) for b in text.split(",")])
     parser.add_argument("names", nargs="*", default=list(NETS), metavar="NAME")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in NETS]
@@ -170,7 +179,7 @@ def main():
     print(f"{'net':<16} batch  export s   PyTorch ms   Duet ms    of it")
     with tempfile.TemporaryDirectory() as folder:
         for name in options.names:
-            measure(name, folder, options.rounds, options.steps)
+            measure(name, folder, options)
 
 
 main()
