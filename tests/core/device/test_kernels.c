@@ -1,5 +1,5 @@
 /* Runs every case of doctor/cases.h with the host's fast kernels: in both layouts, in N16 with
- * groups of at least 4, 8 and 16 lanes, in place if the op allows it, on every instruction set.
+ * groups of at least 1, 4, 8 and 16 lanes, in place if the op allows it, on every instruction set.
  * Each must be within the reference's bound (doctor/ops_judge.c) and have the bits of the others.
  * test_kernels_*.c state what each op computes. */
 #include "base/error.h"
@@ -73,13 +73,14 @@ static int equal_bits(struct heap *heap, const struct tensor *a, const struct te
 static void on_every_isa(struct turn *t) {
     struct op_args first = {.step = NULL};
     struct heap heap = {0};
-    for (int i = 0; i < 3 * ISAS; i++) {
-        host_kernel *kernel = kernel_of(t->op, all_isas[i / 3]);
-        t->lanes = 4 << i % 3;
-        if (!kernel || (t->lanes > 4 && !t->n16)) continue;
+    for (int i = 0; i < 4 * ISAS; i++) {
+        host_kernel *kernel = kernel_of(t->op, all_isas[i / 4]);
+        t->lanes = (int[]){1, 4, 8, 16}[i % 4];
+        if (!kernel || (t->n16 ? t->lanes == 1 && t->args->in[0].dims[0] != 1 : t->lanes > 1))
+            continue;
         snprintf(t->name, sizeof t->name, "%s%s of %d%s, %s", op_name(t->op),
                  t->n16 ? ", N16" : ", plain", t->lanes, t->in_place >= 0 ? ", in place" : "",
-                 all_isas[i / 3]);
+                 all_isas[i / 4]);
         struct op_args a = args_of(&heap, t);
         kernel(&a);
         judge(&heap, t, &a);
@@ -100,17 +101,13 @@ static int takes_n16(enum op op, const struct op_args *args) {
     return takes && !op_is_plain(op, args);
 }
 
-/* Convolutions and pools of plain tensors are left to the reference, and layouts change only. */
-static int is_for_n16_alone(enum op op) {
-    return op <= OP_CONV2D_BACKWARD_WEIGHT;
-}
-
 static int try_case(struct op_cases *cases, enum op op, const struct op_args *args, size_t terms) {
     struct tensor want[OUTPUTS], size[OUTPUTS] = {{.data = NULL}};
     struct turn t = {
         .op = op, .terms = terms, .args = args, .want = want, .size = size, .in_place = -1};
     cr_assert_eq(reference_outputs(cases, op, args, want, size), OK, "%s", error_message());
-    for (t.n16 = is_for_n16_alone(op); t.n16 <= takes_n16(op, args); t.n16++)
+    /* convolutions of plain tensors are left to the reference, and layouts change only */
+    for (t.n16 = op <= OP_CONV2D_BACKWARD_WEIGHT; t.n16 <= takes_n16(op, args); t.n16++)
         for (t.in_place = -1; t.in_place < INPUTS; t.in_place++)
             if (t.in_place < 0 || operand_may_be_in_place(&op_table[op].in[t.in_place]))
                 on_every_isa(&t);

@@ -8,21 +8,23 @@
 #include "device/host/kernels/elementwise.inc.h"
 #include "device/host/kernels/softmax_rows.inc.h"
 
-extern host_kernel *const KERNELS_OF_8[OP_COUNT], *const KERNELS_OF_4[OP_COUNT];
+extern host_kernel *const KERNELS_OF(8)[OP_COUNT], *const KERNELS_OF(4)[OP_COUNT],
+                                                       *const KERNELS_OF(1)[OP_COUNT];
 
 #define OF_ANY_GROUP(NAME, name, plain)                \
     static void fast_##name(const struct op_args *a) { \
         switch (a->in[0].lanes | a->out[0].lanes) {    \
         case 16: n16_##name(a); break;                 \
-        case 8: KERNELS_OF_8[OP_##NAME](a); break;     \
-        case 4: KERNELS_OF_4[OP_##NAME](a); break;     \
+        case 8: KERNELS_OF(8)[OP_##NAME](a); break;    \
+        case 4: KERNELS_OF(4)[OP_##NAME](a); break;    \
+        case 1: KERNELS_OF(1)[OP_##NAME](a); break;    \
         default: plain##_##name(a); /* not in N16 */   \
         }                                              \
     }
 EACH_OF_N16(OF_ANY_GROUP)
 
 #define ROW_OF_ANY_GROUP(NAME, name, plain) [OP_##NAME] = fast_##name,
-host_kernel *const KERNELS[OP_COUNT] = {
+host_kernel *const OF_ISA(kernels)[OP_COUNT] = {
     [OP_ADD_FORWARD] = each_add_forward,
     [OP_SUBTRACT_FORWARD] = each_subtract_forward,
     [OP_MULTIPLY_FORWARD] = each_multiply_forward,

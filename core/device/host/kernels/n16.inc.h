@@ -1,5 +1,5 @@
 /* The N16 kernels for one instruction set and one group size, and their table. The including file
- * has chosen the instruction set and defined WIDE, GROUP and KERNELS, the table's name. */
+ * has chosen the instruction set and defined WIDE, GROUP and OF_ISA. */
 #include "device/host/kernels/vec.inc.h"
 
 #include "device/host/kernels/n16_conv.inc.h"
@@ -53,8 +53,10 @@ CONV2D(backward_weight)
     KERNEL(DROPOUT, dropout, reference)
 
 #define ROW_OF_N16(NAME, name, plain) [OP_##NAME] = n16_##name,
+#define TABLE_OF(group) OF_ISA(kernels_of_##group)
+#define KERNELS_OF(group) TABLE_OF(group)
 #if GROUP == 16
 #include "device/host/kernels/fast.inc.h"
 #else
-host_kernel *const KERNELS[OP_COUNT] = {EACH_OF_N16(ROW_OF_N16)};
+host_kernel *const KERNELS_OF(GROUP)[OP_COUNT] = {EACH_OF_N16(ROW_OF_N16)};
 #endif

@@ -9,12 +9,9 @@
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")
 #endif
 #define WIDE 16
-#define OF_SIXTEEN(name) n16_avx512_##name /* called by the kernels of all groups */
+#define OF_ISA(name) n16_avx512_##name /* what the kernels of all group sizes share */
 #ifndef GROUP
 #define GROUP 16
-#define KERNELS n16_avx512_kernels
-#define KERNELS_OF_8 n8_avx512_kernels
-#define KERNELS_OF_4 n4_avx512_kernels
 #endif
 #include "device/host/kernels/n16.inc.h"
 #if defined(__clang__)

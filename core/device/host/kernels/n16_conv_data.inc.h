@@ -150,15 +150,7 @@ static void data_by_gathering(const struct conv *s, const float *dy, float *dx) 
 static void square_conv_backward_data(const struct op_args *a) {
     const struct tensor *dy = &a->in[0], *dx = &a->out[0];
     struct conv s = conv_of(a, dx, dy);
-    enum conv_way way = conv_way(OP_CONV2D_BACKWARD_DATA, a);
-    if (way >= WAY_WINOGRAD_2) {
-        winograd_pass(a, &s, way, 1);
-        return;
-    }
-    if (is_pointwise(&s)) {
-        pointwise_backward_data(a, &s);
-        return;
-    }
+    if (pass_by_products(OP_CONV2D_BACKWARD_DATA, a, &s)) return;
     size_t dy_group = s.outputs * plane(s.out_height, s.out_width);
     for (int g = 0; g < s.groups; g++)
         for (int part = 0; part < PARTS; part++) {

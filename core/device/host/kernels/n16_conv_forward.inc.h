@@ -138,18 +138,24 @@ static void direct_forward(const struct conv *s, const float *x, float *y, const
             }
 }
 
+/* Runs a forward pass or a backward pass to the data that consists of products of matrices. Returns
+ * 0 if the convolution has to be computed directly. */
+static int pass_by_products(enum op op, const struct op_args *a, const struct conv *s) {
+    enum conv_way way = conv_way(op, a);
+    int back = op == OP_CONV2D_BACKWARD_DATA;
+    if (way >= WAY_WINOGRAD_2)
+        winograd_pass(a, s, way, back);
+    else if (s->k == 1 && s->stride == 1 && s->padding == 0)
+        product_pass(a, back ? NULL : tensor_f32(&a->in[2]), s->height * s->width, back);
+    else
+        return 0;
+    return 1;
+}
+
 static void square_conv_forward(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
     struct conv s = conv_of(a, x, y);
-    enum conv_way way = conv_way(OP_CONV2D_FORWARD, a);
-    if (way >= WAY_WINOGRAD_2) {
-        winograd_pass(a, &s, way, 0);
-        return;
-    }
-    if (is_pointwise(&s)) {
-        pointwise_forward(a, &s);
-        return;
-    }
+    if (pass_by_products(OP_CONV2D_FORWARD, a, &s)) return;
     for (int g = 0; g < s.groups; g++)
         for (int part = 0; part < PARTS; part++)
             direct_forward(

@@ -7,22 +7,11 @@
  * order. */
 
 static void n16_linear_forward(const struct op_args *a) {
-    const struct tensor *x = &a->in[0], *y = &a->out[0];
-    int inputs = (int)tensor_sample_count(x), outputs = (int)tensor_sample_count(y);
-    int transposed = a->p.linear.weight_is_in_out;
-    product_run(&(struct product){tensor_f32(&a->in[1]), tensor_f32(&a->in[2]), tensor_f32(x),
-                                  tensor_f32(y), transposed ? 1 : (size_t)inputs,
-                                  transposed ? (size_t)outputs : 1, outputs, inputs, y->groups,
-                                  GROUP});
+    product_pass(a, tensor_f32(&a->in[2]), 1, a->p.linear.weight_is_in_out);
 }
 
 static void n16_linear_backward_data(const struct op_args *a) {
-    const struct tensor *dy = &a->in[0], *dx = &a->out[0];
-    int inputs = (int)tensor_sample_count(dx), outputs = (int)tensor_sample_count(dy);
-    int transposed = a->p.linear.weight_is_in_out;
-    product_run(&(struct product){tensor_f32(&a->in[1]), NULL, tensor_f32(dy), tensor_f32(dx),
-                                  transposed ? (size_t)outputs : 1, transposed ? 1 : (size_t)inputs,
-                                  inputs, outputs, dx->groups, GROUP});
+    product_pass(a, NULL, 1, !a->p.linear.weight_is_in_out);
 }
 
 /* ---- the weight gradient ---- */

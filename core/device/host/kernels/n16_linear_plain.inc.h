@@ -12,23 +12,24 @@ static struct matmul linear_product(const struct tensor *a, const struct tensor 
                            .y_i = (size_t)y->dims[1]};
 }
 
-static void plain_linear_forward(const struct op_args *a) {
-    const struct tensor *y = &a->out[0];
-    struct matmul m = linear_product(&a->in[0], &a->in[1], y);
+static void linear_rows(const struct op_args *a, int transposed) {
+    struct matmul m = linear_product(&a->in[0], &a->in[1], &a->out[0]);
     m.depth = a->in[0].dims[1], m.a_i = (size_t)m.depth, m.a_k = 1;
-    m.transposed = !a->p.linear.weight_is_in_out;
+    m.transposed = transposed;
     matmul_run(&m);
+}
+
+static void plain_linear_forward(const struct op_args *a) {
+    linear_rows(a, !a->p.linear.weight_is_in_out);
     const float *bias = tensor_f32(&a->in[2]);
-    for (size_t n = 0; n < (size_t)m.rows; n++)
-        for (size_t i = 0; i < (size_t)m.columns; i++)
-            m.y[n * (size_t)m.columns + i] += bias[i];
+    size_t rows = (size_t)a->out[0].dims[0], columns = (size_t)a->out[0].dims[1];
+    for (size_t n = 0; n < rows; n++)
+        for (size_t i = 0; i < columns; i++)
+            tensor_f32(&a->out[0])[n * columns + i] += bias[i];
 }
 
 static void plain_linear_backward_data(const struct op_args *a) {
-    struct matmul m = linear_product(&a->in[0], &a->in[1], &a->out[0]);
-    m.depth = a->in[0].dims[1], m.a_i = (size_t)m.depth, m.a_k = 1;
-    m.transposed = a->p.linear.weight_is_in_out;
-    matmul_run(&m);
+    linear_rows(a, a->p.linear.weight_is_in_out);
 }
 
 static void plain_linear_backward_weight(const struct op_args *a) {

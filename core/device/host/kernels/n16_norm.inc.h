@@ -10,11 +10,16 @@
  * the previous layer's weight gradients rely on them. */
 
 /* A register of doubles holds half as many lanes as a register of floats. */
-enum { HALF = LANES / 2, TURNS = 2 };
-typedef double dvec __attribute__((vector_size(LANES * 4)));
-typedef float half __attribute__((vector_size(LANES * 2)));
-typedef int32_t ihalf __attribute__((vector_size(LANES * 2)));
-typedef float half_in_memory __attribute__((vector_size(LANES * 2), aligned(4), may_alias));
+enum { HALVES = LANES > 1 ? 2 : 1, HALF = LANES / HALVES, TURNS = 2 };
+typedef double dvec __attribute__((vector_size(VEC_LANES * 4)));
+typedef float half __attribute__((vector_size(VEC_LANES * 2)));
+typedef int32_t ihalf __attribute__((vector_size(VEC_LANES * 2)));
+typedef float half_in_memory __attribute__((vector_size(VEC_LANES * 2), aligned(4), may_alias));
+
+INLINE half load_half(const float *p) {
+    if (LANES == 1) return (half){*p};
+    return *(const half_in_memory *)p;
+}
 
 /* The same numbers in double. gcc needs four instructions for this conversion without the
  * intrinsic. */
@@ -70,11 +75,11 @@ INLINE size_t norm_plane(const struct norm *s, int group, int c) {
 
 /* All ones in the lanes of a group that hold a sample, 0 elsewhere. */
 struct norm_lanes {
-    int32_t mask[GROUP];
+    int32_t mask[MOST_LANES];
 };
 
 INLINE struct norm_lanes norm_lanes(const struct norm *s, int group) {
-    struct norm_lanes lanes;
+    struct norm_lanes lanes = {{0}};
     for (int i = 0; i < GROUP; i++)
         lanes.mask[i] = -((size_t)(group * GROUP + i) < s->samples);
     return lanes;
@@ -82,22 +87,22 @@ INLINE struct norm_lanes norm_lanes(const struct norm *s, int group) {
 
 /* Partial sums of LANES lanes: of dy, and of dy times x's distance from a centre. */
 struct norm_sums {
-    dvec plain[TURNS][2], weighted[TURNS][2];
+    dvec plain[TURNS][HALVES], weighted[TURNS][HALVES];
 };
 
 /* Adds a pixel. If dy is NULL, x's distance from the centre takes its place. Lanes outside `mask`
  * count as at the centre; a NULL mask means that all lanes hold a sample. */
 INLINE void norm_add_pixel(struct norm_sums *sums, int turn, const float *x, const float *dy,
                            const int32_t *mask, double centre) {
-    UNROLL for (int h = 0; h < 2; h++) {
-        half value = *(const half_in_memory *)(x + h * HALF);
+    UNROLL for (int h = 0; h < HALVES; h++) {
+        half value = load_half(x + h * HALF);
         if (mask) {
             ihalf holds, rest = (ihalf)((float)centre - (half){0});
             memcpy(&holds, mask + h * HALF, sizeof holds);
             value = (half)((holds & (ihalf)value) | (~holds & rest));
         }
         dvec xmu = widen(value) - centre;
-        dvec d = dy ? widen(*(const half_in_memory *)(dy + h * HALF)) : xmu;
+        dvec d = dy ? widen(load_half(dy + h * HALF)) : xmu;
         sums->plain[turn][h] = add_double(d, sums->plain[turn][h]);
         sums->weighted[turn][h] = fused_double(d, xmu, sums->weighted[turn][h]);
     }
@@ -139,11 +144,11 @@ INLINE void norm_channel(const struct norm *s, const float *x, const float *dy, 
                 norm_add_plane(&sums, x + at, dy_at, s->spatial, holds.mask + lane, centre);
             }
         }
-        UNROLL for (int h = 0; h < 2; h++) {
+        UNROLL for (int h = 0; h < HALVES; h++) {
             dvec p = sums.plain[0][h] + sums.plain[1][h],
                  w = sums.weighted[0][h] + sums.weighted[1][h];
-            memcpy(lanes[0] + lane + h * HALF, &p, sizeof p);
-            memcpy(lanes[1] + lane + h * HALF, &w, sizeof w);
+            memcpy(lanes[0] + lane + h * HALF, &p, HALF * sizeof(double));
+            memcpy(lanes[1] + lane + h * HALF, &w, HALF * sizeof(double));
         }
     }
     *plain = sum_of_lanes(lanes[0]);

@@ -219,10 +219,7 @@ static void n16_adaptive_avg_pool_backward(const struct op_args *a) {
                 for (int lane = 0; lane < GROUP; lane += LANES) {
                     struct pool_span rows = pool_span(p, s.height, s.out_height),
                                      columns = pool_span(q, s.width, s.out_width);
-                    if (alone)
-                        spread_over_span(&s, load(dy + lane), dx + lane, rows, columns, 1);
-                    else
-                        spread_over_span(&s, load(dy + lane), dx + lane, rows, columns, 0);
+                    spread_over_span(&s, load(dy + lane), dx + lane, rows, columns, alone);
                 }
     }
 }

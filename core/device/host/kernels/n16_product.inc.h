@@ -102,20 +102,11 @@ static void product_run(const struct product *m) {
         }
 }
 
-/* ---- convolutions of 1 x 1 ---- */
-
-static int is_pointwise(const struct conv *s) {
-    return s->k == 1 && s->stride == 1 && s->padding == 0;
-}
-
-static void pointwise_forward(const struct op_args *a, const struct conv *s) {
-    product_run(&(struct product){s->w, tensor_f32(&a->in[2]), tensor_f32(&a->in[0]),
-                                  tensor_f32(&a->out[0]), (size_t)s->channels, 1, s->outputs,
-                                  s->channels, s->groups, (int)plane(s->height, s->width)});
-}
-
-static void pointwise_backward_data(const struct op_args *a, const struct conv *s) {
-    product_run(&(struct product){s->w, NULL, tensor_f32(&a->in[0]), tensor_f32(&a->out[0]), 1,
-                                  (size_t)s->channels, s->channels, s->outputs, s->groups,
-                                  (int)plane(s->height, s->width)});
+/* A pass of a layer with `pixels` pixels a sample; `turned` 1: w is stored as (sums, rows). */
+static void product_pass(const struct op_args *a, const float *start, int pixels, int turned) {
+    const struct tensor *x = &a->in[0], *y = &a->out[0];
+    int rows = (int)tensor_sample_count(y) / pixels, sums = (int)tensor_sample_count(x) / pixels;
+    product_run(&(struct product){tensor_f32(&a->in[1]), start, tensor_f32(x), tensor_f32(y),
+                                  turned ? 1 : (size_t)sums, turned ? (size_t)rows : 1, rows, sums,
+                                  y->groups, pixels * GROUP});
 }

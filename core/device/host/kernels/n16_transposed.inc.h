@@ -23,7 +23,8 @@ struct transposed {
                                      * points to the same few cache sets */
     float *v;                       /* [places][terms][width] */
     float *e;                       /* [places or 1][outputs][terms] */
-    float *du;                      /* [places][outputs][width] */
+    float *du;                      /* [places][outputs][du_width] */
+    size_t du_width;                /* `width`, or the channels where du is dw itself */
     int begun;                      /* 0: the first block writes du; later ones add to it */
 };
 
@@ -31,7 +32,7 @@ struct transposed {
 static struct transposed transposed_of(const struct conv *conv, int places, int gradients,
                                        float *scratch) {
     struct transposed s = {.places = places, .outputs = conv->outputs};
-    s.width = transposed_width(conv->channels);
+    s.width = s.du_width = transposed_width(conv->channels);
     s.columns = (size_t)tiles_of(conv->channels, WIDE) * WIDE;
     s.v_step = (size_t)TRANSPOSED_PIXELS * GROUP * s.width + MOST_LANES;
     s.e_step = gradients > 1 ? (size_t)TRANSPOSED_PIXELS * GROUP * s.outputs + MOST_LANES : 0;
@@ -67,7 +68,7 @@ INLINE void transposed_tile(const struct transposed *s, int place, size_t c0, co
         }
         UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
             if (o + i >= outputs) break;
-            float *du = s->du + place * s->du_step + (size_t)(o + i) * s->width + c0;
+            float *du = s->du + place * s->du_step + (size_t)(o + i) * s->du_width + c0;
             UNROLL for (int j = 0; j < VECTORS; j++) store_wide(
                 du + j * WIDE, s->begun ? load_wide(du + j * WIDE) + acc[i][j] : acc[i][j]);
         }
@@ -138,13 +139,15 @@ static void transposed_backward_weight(const struct op_args *a, const struct con
     int taps = conv->k * conv->k, all = conv->groups * conv->out_height * conv->out_width;
     struct transposed s = transposed_of(conv, taps, 1, a->scratch);
     float *dw = tensor_f32(&a->out[0]);
+    int in_place = taps == 1 && conv->channels % WIDE == 0 && all > 0;
+    if (in_place) s.du = dw, s.du_width = (size_t)conv->channels;
     for (int first = 0; first < all; first += TRANSPOSED_PIXELS) {
         int count = all - first < TRANSPOSED_PIXELS ? all - first : TRANSPOSED_PIXELS;
         s.terms = count * GROUP;
         transposed_block(&s, conv, a, first, count);
         transposed_products(&s);
     }
-    for (int o = 0; o < conv->outputs; o++)
+    for (int o = 0; o < conv->outputs && !in_place; o++)
         for (int c = 0; c < conv->channels; c++)
             for (int tap = 0; tap < taps; tap++)
                 *dw++ = s.du[tap * s.du_step + o * s.width + c];

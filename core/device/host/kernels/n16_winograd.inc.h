@@ -138,7 +138,7 @@ static void winograd_pass(const struct op_args *a, const struct conv *c, int siz
              : *c,
         .bias = flip ? NULL : tensor_f32(&a->in[2]), .places = (size + 2) * (size + 2),
         .u = a->scratch, .tiles_x = tiles_of(flip ? c->width : c->out_width, size)};
-    OF_SIXTEEN(winograd_filters)(size, c->w, c->outputs, c->channels, flip, a->scratch);
+    OF_ISA(winograd_filters)(size, c->w, c->outputs, c->channels, flip, a->scratch);
     s.v = (float *)a->scratch + s.places * winograd_u_step(c->outputs, c->channels);
     s.m = s.v + (size_t)s.places * winograd_step(s.c.channels, TILE_MOST);
     int tiles = s.tiles_x * tiles_of(s.c.out_height, size), vectors = tiles_of(tiles, SIDE_BY_SIDE),

@@ -85,7 +85,7 @@ INLINE void winograd_numbers(const int M, winograd_matrix *of, const int count, 
 
 /* w is (first, second, 3, 3). `flip` 0: u is [place][first][second]; 1: [place][second][first],
  * of the filters flipped. */
-void OF_SIXTEEN(winograd_filters)(int M, const float *w, int first, int second, int flip, float *u);
+void OF_ISA(winograd_filters)(int M, const float *w, int first, int second, int flip, float *u);
 
 /* Floats between places: one cache line more than the filters take, since steps of whole pages
  * would put all places into the same few lines of the first-level cache. */
@@ -129,8 +129,7 @@ INLINE void winograd_u(const int M, const float *w, size_t step, int count, cons
     }
 }
 
-void OF_SIXTEEN(winograd_filters)(int M, const float *w, int first, int second, int flip,
-                                  float *u) {
+void OF_ISA(winograd_filters)(int M, const float *w, int first, int second, int flip, float *u) {
     size_t apart = winograd_u_step(first, second), step = flip ? (size_t)second * 9 : 9;
     const float *end = w + (size_t)first * (size_t)second * 9;
     int outer = flip ? second : first, inner = flip ? first : second;

@@ -84,8 +84,8 @@ static void winograd_find(struct winograd_weight *s, const struct op_args *a, in
 }
 
 /* dw = GT du G. */
-void OF_SIXTEEN(winograd_filter_gradients)(int M, const struct transposed *sums, int channels,
-                                           float *dw);
+void OF_ISA(winograd_filter_gradients)(int M, const struct transposed *sums, int channels,
+                                       float *dw);
 
 #if GROUP == 16
 /* LANES filters at a time. */
@@ -117,8 +117,8 @@ INLINE void winograd_filter_gradients(const int M, const struct transposed *sums
         }
 }
 
-void OF_SIXTEEN(winograd_filter_gradients)(int M, const struct transposed *sums, int channels,
-                                           float *dw) {
+void OF_ISA(winograd_filter_gradients)(int M, const struct transposed *sums, int channels,
+                                       float *dw) {
     M == 4 ? winograd_filter_gradients(4, sums, channels, dw)
            : winograd_filter_gradients(2, sums, channels, dw);
 }
@@ -144,5 +144,5 @@ INLINE void winograd_backward_weight(const int M, const struct op_args *a,
                 winograd_gradient(M, &s, t, o);
         transposed_products(&s.sums);
     }
-    OF_SIXTEEN(winograd_filter_gradients)(M, &s.sums, conv->channels, tensor_f32(&a->out[0]));
+    OF_ISA(winograd_filter_gradients)(M, &s.sums, conv->channels, tensor_f32(&a->out[0]));
 }

@@ -1,4 +1,3 @@
 /* The AVX-512 kernels for groups of 4 samples. */
 #define GROUP 4
-#define KERNELS n4_avx512_kernels
 #include "device/host/kernels/n16_avx512.c"

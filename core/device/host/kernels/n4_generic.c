@@ -1,4 +1,3 @@
 /* The kernels for groups of 4 samples on any processor. */
 #define GROUP 4
-#define KERNELS n4_generic_kernels
 #include "device/host/kernels/n16_generic.c"

@@ -19,13 +19,15 @@
 #else
 #define LANES WIDE
 #endif
-enum { PARTS = GROUP / LANES };
+/* A group of one sample uses only the first lane of a vector of four: compilers keep a vector of
+ * one in memory. */
+enum { PARTS = GROUP / LANES, VEC_LANES = LANES < 4 ? 4 : LANES };
 
-typedef float vec __attribute__((vector_size(LANES * 4)));
-typedef int32_t ivec __attribute__((vector_size(LANES * 4)));
-typedef uint32_t uvec __attribute__((vector_size(LANES * 4)));
-typedef uint64_t uvec64 __attribute__((vector_size(LANES * 4))); /* has half as many lanes */
-typedef float vec_in_memory __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef float vec __attribute__((vector_size(VEC_LANES * 4)));
+typedef int32_t ivec __attribute__((vector_size(VEC_LANES * 4)));
+typedef uint32_t uvec __attribute__((vector_size(VEC_LANES * 4)));
+typedef uint64_t uvec64 __attribute__((vector_size(VEC_LANES * 4))); /* has half as many lanes */
+typedef float vec_in_memory __attribute__((vector_size(VEC_LANES * 4), aligned(4), may_alias));
 
 #define INLINE static inline __attribute__((always_inline))
 /* A register tile is an array of fixed size. It stays in registers only if every index into it is
@@ -43,6 +45,7 @@ typedef float vec_in_memory __attribute__((vector_size(LANES * 4), aligned(4), m
 #endif
 
 INLINE vec load(const float *p) {
+    if (LANES == 1) return (vec){*p};
     return *(const vec_in_memory *)p;
 }
 
@@ -55,7 +58,10 @@ INLINE vec load_once(const float *p) {
 }
 
 INLINE void store(float *p, vec v) {
-    *(vec_in_memory *)p = v;
+    if (LANES == 1)
+        *p = v[0];
+    else
+        *(vec_in_memory *)p = v;
 }
 
 INLINE vec splat(float s) {
@@ -71,7 +77,7 @@ typedef int64_t two_words __attribute__((vector_size(16)));
  * truncated towards 0 and its last bit becomes 1. Rounded to float, it equals the rounded exact
  * sum. It is a call, because inlining it everywhere would make compiling slow. */
 static __attribute__((noinline)) vec fused(vec a, vec b, vec c) {
-    UNROLL for (int i = 0; i < LANES; i += 2) {
+    UNROLL for (int i = 0; i < VEC_LANES; i += 2) {
         two_doubles x = {a[i], a[i + 1]}, y = {b[i], b[i + 1]}, z = {c[i], c[i + 1]},
                     product = x * y, sum = product + z, rest = sum - product,
                     error = (product - (sum - rest)) + (z - rest);
@@ -91,7 +97,7 @@ INLINE vec fused(vec a, vec b, vec c) {
 #elif WIDE > 4
     return (vec)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c);
 #else
-    UNROLL for (int i = 0; i < LANES; i++) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    UNROLL for (int i = 0; i < VEC_LANES; i++) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
     return c;
 #endif
 }
@@ -130,8 +136,10 @@ INLINE wide splat_wide(float s) {
 INLINE wide fused_wide(wide a, wide b, wide c) {
 #if WIDE == 16
     return (wide)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#else
+#elif WIDE == 8
     return (wide)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return fused(a, b, c);
 #endif
 }
 #endif
@@ -201,8 +209,10 @@ INLINE float sum_of_group(const float *lanes) {
 INLINE void transpose(const float *x, size_t x_step, float *y, size_t y_step) {
     vec row[LANES];
     UNROLL for (int i = 0; i < LANES; i++) row[i] = load(x + i * x_step);
+#if LANES > 1
     EXCHANGE(row, 1)
     EXCHANGE(row, 2)
+#endif
 #if LANES > 4
     EXCHANGE(row, 4)
 #endif

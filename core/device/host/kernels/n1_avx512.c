@@ -1,0 +1,3 @@
+/* The AVX-512 kernels for one sample. */
+#define GROUP 1
+#include "device/host/kernels/n16_avx512.c"
