@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "report/page/html.h"
 #include "report/text.h"
 
@@ -56,7 +57,7 @@ static void put_run_facts(FILE *file, const struct run_record *r) {
              r->cores > 1 ? "s" : "");
 }
 
-void about_table(FILE *file, const struct page *page) {
+int about_table(FILE *file, const struct page *page) {
     const struct origin *o = page->origin;
     const struct run_record *first = first_run(page);
     char memory[32];
@@ -86,4 +87,5 @@ void about_table(FILE *file, const struct page *page) {
     fact(file, "memory of the host", "%s", bytes_words((double)o->memory, memory));
     fact(file, "written", "%s", o->date);
     fprintf(file, "</tbody></table></div>\n");
+    return OK;
 }

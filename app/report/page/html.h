@@ -23,9 +23,9 @@ int put_figure(FILE *file, const struct page *page, draw_function *draw, int ind
                const char *caption);
 
 /* Write the tables of a page: the runs as columns, the table of `duet profile` for each run, and
- * the command with the machine and the versions. */
+ * the command with the machine and the versions, which returns OK. */
 void summary_table(FILE *file, const struct page *page);
 void device_tables(FILE *file, const struct page *page);
-void about_table(FILE *file, const struct page *page);
+int about_table(FILE *file, const struct page *page);
 
 #endif

@@ -9,8 +9,6 @@
 #include "report/pictures/collective.h"
 #include "report/findings.h"
 
-/* ---- head and foot ---- */
-
 static void put_start(FILE *file, const struct page *page) {
     const struct run_record *r = first_run(page);
     struct text title = {""};
@@ -18,29 +16,6 @@ static void put_start(FILE *file, const struct page *page) {
     if (r) text_add(&title, ": %s on %s", r->model, r->dataset);
     if (most_devices(page) > 1) text_add(&title, ", %d devices", most_devices(page));
     html_start(file, title.words);
-}
-
-static const struct {
-    const char *id, *name;
-} sections[] = {{"verdict", "Verdict"},        {"timelines", "Timeline"}, {"memory", "Memory"},
-                {"traffic", "Traffic"},        {"phases", "Time"},        {"curves", "Loss"},
-                {"collective", "Collectives"}, {"about", "What ran"}};
-enum { SECTIONS = sizeof sections / sizeof *sections };
-
-static void put_navigation(FILE *file) {
-    fprintf(file, "<nav aria-label=\"Sections\"><ul>");
-    for (int i = 0; i < SECTIONS; i++)
-        fprintf(file, "<li><a href=\"#%s\">%s</a></li>", sections[i].id, sections[i].name);
-    fprintf(file, "</ul></nav>\n<main>\n");
-}
-
-static void open_section(FILE *file, const char *id, const char *title) {
-    fprintf(file, "<section id=\"%s\" aria-labelledby=\"%s-title\">\n<h2 id=\"%s-title\">%s</h2>\n",
-            id, id, id, title);
-}
-
-static void close_section(FILE *file) {
-    fprintf(file, "</section>\n");
 }
 
 /* ---- the sections ---- */
@@ -123,9 +98,8 @@ static void put_findings(FILE *file, const struct page *page) {
     if (count) fprintf(file, "</ol>\n");
 }
 
-static void put_verdict(FILE *file, const struct page *page) {
+static int put_verdict(FILE *file, const struct page *page) {
     const struct run_record *first = first_run(page);
-    open_section(file, "verdict", "Verdict");
     put_gaps(file, page);
     if (first) {
         put_equality(file, page);
@@ -140,14 +114,13 @@ static void put_verdict(FILE *file, const struct page *page) {
     } else {
         put_paragraph(file, "", "Nothing was measured: no run came to its end.");
     }
-    close_section(file);
+    return OK;
 }
 
 static int put_timeline(FILE *file, const struct page *page) {
-    open_section(file, "timelines", "Timeline");
     if (!has_timeline(page)) {
         put_paragraph(file, "", "No spans of a step were recorded.");
-        return close_section(file), OK;
+        return OK;
     }
     put_paragraph(file, "",
                   "What each device did in %s. All runs share one axis of time. In a dotted box a "
@@ -156,22 +129,18 @@ static int put_timeline(FILE *file, const struct page *page) {
                   *first_run(page)->modelled ? "one step of the modelled clock"
                                              : "one typical step");
     CHECK(put_figure(file, page, draw_timeline, 0, "A box is the kernels or copies of a phase."));
-    close_section(file);
     return OK;
 }
 
 static int put_memory(FILE *file, const struct page *page) {
-    open_section(file, "memory", "Memory by cause");
     put_paragraph(file, "", "What each device held at its peak, counted at every allocation.");
     CHECK(put_figure(file, page, draw_memory, 0,
                      "Memory of each device at its peak, in bytes, by cause."));
-    close_section(file);
     return OK;
 }
 
 static int put_traffic(FILE *file, const struct page *page) {
     int any = 0;
-    open_section(file, "traffic", "Traffic");
     put_paragraph(file, "",
                   "Bytes per step from device to device, counted at every copy. DP sends "
                   "everything through one device, DDP does not. Thicker arrows carry more bytes; "
@@ -187,12 +156,10 @@ static int put_traffic(FILE *file, const struct page *page) {
         fprintf(file, "</div>\n");
     else
         put_paragraph(file, "", "Nothing moved between devices.");
-    close_section(file);
     return OK;
 }
 
 static int put_phases(FILE *file, const struct page *page) {
-    open_section(file, "phases", "Time by phase");
     if (has_phases(page)) {
         put_paragraph(file, "",
                       "The time of each phase, the mean over all steps. Busy times are %s.",
@@ -206,12 +173,10 @@ static int put_phases(FILE *file, const struct page *page) {
         put_paragraph(file, "", "No times by phase were measured.");
     }
     device_tables(file, page);
-    close_section(file);
     return OK;
 }
 
 static int put_curves(FILE *file, const struct page *page) {
-    open_section(file, "curves", has_chart(page, 1) ? "Loss and accuracy" : "Loss");
     if (has_curves(page, 0)) {
         fprintf(file, "<div>\n");
         if (has_chart(page, 0))
@@ -227,7 +192,6 @@ static int put_curves(FILE *file, const struct page *page) {
                           ? "Nothing was trained, so there is no loss."
                           : "There is no finite loss to draw.");
     }
-    close_section(file);
     return OK;
 }
 
@@ -262,28 +226,42 @@ static int put_allreduce(FILE *file, const struct page *page) {
 }
 
 static int put_collectives(FILE *file, const struct page *page) {
-    open_section(file, "collective", "Collectives, hop by hop");
     if (has_collective(page))
         CHECK(put_allreduce(file, page));
     else
         put_paragraph(file, "", "No run of DDP over several devices was measured.");
-    close_section(file);
     return OK;
 }
 
+/* ---- the page ---- */
+
+static const struct {
+    const char *id, *name, *title; /* name: in the navigation */
+    int (*put)(FILE *file, const struct page *page);
+} sections[] = {{"verdict", "Verdict", "Verdict", put_verdict},
+                {"timelines", "Timeline", "Timeline", put_timeline},
+                {"memory", "Memory", "Memory by cause", put_memory},
+                {"traffic", "Traffic", "Traffic", put_traffic},
+                {"phases", "Time", "Time by phase", put_phases},
+                {"curves", "Loss", "Loss", put_curves},
+                {"collective", "Collectives", "Collectives, hop by hop", put_collectives},
+                {"about", "What ran", "What ran", about_table}};
+enum { SECTIONS = sizeof sections / sizeof *sections };
+
 int page_write(FILE *file, const struct page *page) {
     put_start(file, page);
-    put_navigation(file);
-    put_verdict(file, page);
-    CHECK(put_timeline(file, page));
-    CHECK(put_memory(file, page));
-    CHECK(put_traffic(file, page));
-    CHECK(put_phases(file, page));
-    CHECK(put_curves(file, page));
-    CHECK(put_collectives(file, page));
-    open_section(file, "about", "What ran");
-    about_table(file, page);
-    close_section(file);
+    fprintf(file, "<nav aria-label=\"Sections\"><ul>");
+    for (int i = 0; i < SECTIONS; i++)
+        fprintf(file, "<li><a href=\"#%s\">%s</a></li>", sections[i].id, sections[i].name);
+    fprintf(file, "</ul></nav>\n<main>\n");
+    for (int i = 0; i < SECTIONS; i++) {
+        const char *id = sections[i].id, *title = sections[i].title;
+        if (sections[i].put == put_curves && has_chart(page, 1)) title = "Loss and accuracy";
+        fprintf(file, "<section id=\"%s\" aria-labelledby=\"%s-title\">\n", id, id);
+        fprintf(file, "<h2 id=\"%s-title\">%s</h2>\n", id, title);
+        CHECK(sections[i].put(file, page));
+        fprintf(file, "</section>\n");
+    }
     fprintf(file, "</main>\n</body>\n</html>\n");
     return OK;
 }

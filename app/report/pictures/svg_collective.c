@@ -199,9 +199,9 @@ int draw_collective(struct picture *p, const struct page *page, int index) {
     const struct run_record *r = page->run[index_of_ddp(page)].run;
     (void)index;
     CHECK(hops_of_bucket(r, largest_bucket_of(r), &hops, NULL));
-    snprintf(title, sizeof title, "Allreduce by %s: %s, %d ranks, %d chunk%s, batch %d",
-             bucket_algorithm(r, largest_bucket_of(r)), r->model, hops.n, hops.chunk_count,
-             hops.chunk_count == 1 ? "" : "s", r->batch_size);
+    snprintf(title, sizeof title, "Allreduce by %s, %d ranks, %d chunk%s",
+             bucket_algorithm(r, largest_bucket_of(r)), hops.n, hops.chunk_count,
+             hops.chunk_count == 1 ? "" : "s");
     int code = draw_hops(p, title, &hops);
     hops_free(&hops);
     return code;

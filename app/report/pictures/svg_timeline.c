@@ -109,8 +109,9 @@ static double draw_run(struct picture *p, const struct layout *l, const struct p
     char text[32];
     picture_head(p, 0, y + 1.35 * p->font, page->run[i].title);
     time_words((double)w->step_ns, text);
-    picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET, "%sstep %d: %s",
-                 *r->modelled ? "modelled " : "", w->step, text);
+    picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET, "%sstep %d: %s%s",
+                 *r->modelled ? "modelled " : "", w->step, text,
+                 r->devices > 1 ? " on device 0" : "");
     for (int d = 0; d < r->devices; d++) {
         double lane = top + d * each, middle = lane + 0.5 * l->row[ROW_COMPUTE];
         picture_box(p, l->gutter, lane, length, each - l->gap, SHADE_RAISED, NULL);
