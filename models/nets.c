@@ -68,12 +68,15 @@ const char *net_like(const char *word) {
     return nearest_word(word, names, NETS);
 }
 
-/* A sample of a transformer is its tokens, each with a position. */
-static int check_tokens(const struct net *net, const struct sample_shape *s) {
+/* A sample of a transformer is its tokens, each with a position; that of any other net an image. */
+static int check_sample(const struct net *net, const struct sample_shape *s) {
+    const int is_row = s->height * s->width == 1;
     char text[SAMPLE_SHAPE_BYTES];
-    if (!net->most ||
-        (s->height * s->width == 1 && s->channels >= net->fewest && s->channels <= net->most))
+    if (net->most ? is_row && s->channels >= net->fewest && s->channels <= net->most : !is_row)
         return OK;
+    if (!net->most)
+        return fail(ERR_USAGE, "model %s: samples of %s: give an image, such as --shape 3x224x224",
+                    net->model.name, sample_shape_text(s, text));
     return fail(ERR_USAGE, "model %s: samples of %s: give --shape K, of %d to %d tokens",
                 net->model.name, sample_shape_text(s, text), net->fewest, net->most);
 }
@@ -81,6 +84,6 @@ static int check_tokens(const struct net *net, const struct sample_shape *s) {
 int net_open(struct graph **out, const struct duet_model *model, const struct sample_shape *sample,
              int classes) {
     const int sizes[] = {sample->channels, sample->height, sample->width, classes};
-    CHECK(check_tokens((const struct net *)model, sample));
+    CHECK(check_sample((const struct net *)model, sample));
     return graph_parse_sized(out, model->name, model->context, strlen(model->context), sizes);
 }

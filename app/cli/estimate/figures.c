@@ -119,6 +119,7 @@ static int largest_batch(const struct run_config *config, int devices, double gi
         guess = fits < unit ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits / unit * unit;
         last = batch, before = peak;
     }
+    if (guess == LARGEST_BATCH) return -1; /* --batch-size takes no more */
     if (pytorch) return guess;
     c.device_memory_count = 1;
     c.device_memory[0] = (uint64_t)(gib * 0x1p30);
@@ -126,11 +127,14 @@ static int largest_batch(const struct run_config *config, int devices, double gi
     return found.next ? found.batch : guess; /* next 0: the data set has no more samples */
 }
 
+double figures_gib(const struct run_config *c, const struct clock_config *clock) {
+    return c->device_memory_count ? (double)c->device_memory[0] / 0x1p30 : clock->gpu->gib;
+}
+
 struct figures figures_of(const struct run_config *c, const struct modelled *m,
                           const struct clock_config *clock, int way, const struct clock_result *r,
                           double *single_rate) {
-    double ms = (double)r->step_ns * 1e-6,
-           gib = c->device_memory_count ? (double)c->device_memory[0] / 0x1p30 : clock->gpu->gib;
+    double ms = (double)r->step_ns * 1e-6, gib = figures_gib(c, clock);
     int rows, passes = m->record->passes > 1 ? m->record->passes : 1;
     int gpus = gpus_of(m, clock), devices = m->record->devices, nodes = gpus / devices;
     struct figures f = {.way = way,

@@ -18,6 +18,9 @@ struct figures {
     int only_transfers;                            /* 1: ms is not the time of a whole step */
 };
 
+/* The memory of a GPU in GiB: that of --device-memory, or the GPU's own. */
+double figures_gib(const struct run_config *c, const struct clock_config *clock);
+
 /* single_rate is the samples per second on one GPU; the row of single sets it. */
 struct figures figures_of(const struct run_config *c, const struct modelled *m,
                           const struct clock_config *clock, int way, const struct clock_result *r,

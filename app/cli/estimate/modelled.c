@@ -138,7 +138,7 @@ static int keep_step(struct asked *a, struct modelled *m, const char *title) {
     r->timed = 1;
     CHECK(retime_put(r, m, &a->clock, 1));
     for (int d = 0; d < r->devices; d++)
-        r->device[d].memory.capacity = (uint64_t)(a->clock.gpu->gib * 0x1p30);
+        r->device[d].memory.capacity = (uint64_t)(figures_gib(&a->run, &a->clock) * 0x1p30);
     a->title[a->steps] = title;
     a->step[a->steps++] = *m;
     memset(m, 0, sizeof *m);
@@ -200,7 +200,8 @@ static void print_head(const struct asked *a, int width) {
     snprintf(each, sizeof each, c->batch_per_device ? "%d samples per GPU" : "global batch %d",
              c->batch_per_device ? c->batch_per_device : c->batch_size);
     clock_add_what_if(&a->clock.what_if, changes, sizeof changes);
-    text_add(&text, "modelled: %s (%.0f GiB); %s: ", gpu->name, gpu->gib, a->clock.machine->name);
+    text_add(&text, "modelled: %s (%.3g GiB); %s: ", gpu->name, figures_gib(c, &a->clock),
+             a->clock.machine->name);
     ways_add_model(&text, c);
     text_add(&text,
              ", %s, %s, host pytorch%s: times of the modelled clock (docs/clock.md); no GPU was "

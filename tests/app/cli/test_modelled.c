@@ -14,7 +14,7 @@ Test(modelled, precisions, .init = cli_folder_make, .fini = cli_folder_remove, .
                  {"default --model resnet50 --shape 3x224x224", "host pytorch: times"},
                  {"amp --model resnet50 --shape 3x224x224", "allreduce moves: 97.5 MiB each"},
                  {"default --model bert-base", "bert-base of 128 tokens, 64 samples per GPU"},
-                 {"tf32 --model bert-base", "host pytorch: times"},
+                 {"tf32 --model bert-base --device-memory 20G", "a100-40 (20 GiB); "},
                  {"amp --model bert-base", "; precision amp, while runs of Duet"}};
     enum { ASKED = sizeof asked / sizeof *asked };
     double ms[ASKED], gib[ASKED];
@@ -192,7 +192,7 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     cli_fails(2, "times the clock's ", "estimate --gpu v100 --measured 1:0.001ms");
     cli_fails(2, "--gpu: it is missing", "estimate --measured 1:9ms");
     cli_fails(2, "leave --gpu out", "estimate --validate --gpu v10");
-    cli_fails(2, "leave --model out", "estimate --model mlp --validate");
+    cli_fails(2, "such as --shape 3x224x224", "estimate --gpu v100 --model resnet50 --shape 224");
     cli_fails(2, "give amp", "estimate --gpu v100 --precision bf16");
     cli_fails(2, "its files are not read", "estimate --gpu v100 --data-dir .");
     cli_well("estimate --gpu v100 --params 1M --shape 10 --classes 2 --devices 1");
