@@ -200,8 +200,8 @@ static void tables(FILE *file, int width, const struct run_record *r, int detail
  * rank takes its own, and rank 0's are shown. */
 static void loader_line(FILE *file, int width, const struct run_record *r) {
     const struct device_record *d = &r->device[0];
-    struct text text = {""};
-    text_add(&text, "data: read from disk in %.2f s, once", r->data_seconds);
+    struct text text = {.used = 0};
+    text_add(&text, "data: loaded in %.2f s, once", r->data_seconds);
     text_add(&text,
              "; ms per step: host %.3f, %s %.3f, device %.3f (%.3f of it while kernels run), "
              "waiting %.3f",

@@ -40,7 +40,7 @@ static void print_head(const struct run_config *config, int width) {
                  "buffers; a sample of %s has %s outputs and leaves %s for backward",
                  (long long)o->params, (long long)o->buffers, sample_shape_text(&o->sample, shape),
                  outputs, format_bytes(o->activation_bytes, size, sizeof size));
-        if (!o->activation_bytes) text_add(&text, " (--activations was not given)");
+        if (!o->activation_bytes) text_add(&text, " (set by --activations)");
     } else {
         ways_add_model(&text, config);
         text_add(&text, " on %s", config->data.name);
