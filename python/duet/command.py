@@ -69,9 +69,10 @@ def _words(options):
         else:
             several = isinstance(value, (list, tuple))
             if "\n" in str(value) or name == "dataset" and several:  # an object
-                raise WrongArgument(f"{name.rstrip('_')}={type(value).__name__}(...): give a word "
-                                    'or a number, such as optimizer="sgd", or for dataset= the '
-                                    "file that duet.save_dataset writes")
+                instead = ("the file that duet.save_dataset writes" if name == "dataset" else
+                           'a word or a number, such as optimizer="sgd"')
+                kind = type(value).__name__
+                raise WrongArgument(f"{name.rstrip('_')}={kind}(...): give {instead}")
             yield f"{flag}={','.join(map(str, value)) if several else value}"
 
 
@@ -79,7 +80,8 @@ def _as_arguments(text):
     """The command's line, with --batch-size written as batch_size."""
     text = re.sub(r"duet ([a-z]+) --model ([\w.-]+)", r'duet.\1("\2")', text)
     text = re.sub(r"--no-([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_") + "=False", text)
-    text = re.sub(r"(?<![\w/])--(?!help)([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_"), text)
+    text = re.sub(r"(duet [a-z]+ |(?<![\w/]))--(?!help)([a-z][a-z0-9-]*)",
+                  lambda m: m[0] if m[1] else m[2].replace("-", "_"), text)
     return text.replace("unknown option", "unknown argument")
 
 

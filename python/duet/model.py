@@ -75,6 +75,8 @@ def describe(model, *inputs, **named):
         from torch.utils import _pytree
     except ImportError:
         raise NoTorch("describe") from None
+    if len(inputs) == 1 and isinstance(inputs[0], tuple):
+        inputs = inputs[0]  # as duet.export takes them
     tensors = [x for x in _pytree.tree_leaves((inputs, named)) if isinstance(x, torch.Tensor)]
     if not tensors or not tensors[0].ndim or not tensors[0].shape[0]:
         raise WrongArgument("duet.describe: the inputs have no samples: give a tensor whose first "

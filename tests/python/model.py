@@ -11,7 +11,7 @@ import duet
 class Describe(unittest.TestCase):
     def test_a_perceptron_counted_by_hand(self):
         net = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 5))
-        numbers = duet.describe(net, torch.zeros(4, 20))
+        numbers = duet.describe(net, (torch.zeros(4, 20),))
         # The second layer saves the output of ReLU, which ReLU also saves: one storage.
         self.assertEqual(numbers, {"params": 20 * 30 + 30 + 30 * 5 + 5, "buffers": 0,
                                    "activations": 4 * 30, "shape": "20",

@@ -23,8 +23,8 @@ from ..command import estimate
 from ..model import describe, saved_per_sample
 
 _WHY = {  # explains some of PyTorch's messages
-    "data-dependent": ": a model must not depend on the numbers in a tensor, as the size of "
-                      "F.one_hot without num_classes does",
+    "data-dependent": ": a model must not depend on the numbers in a tensor, as `if x.sum() > 0` "
+                      "and F.one_hot without num_classes do",
     "Constraints violated": ": it works for only one number of samples, as len(x) and "
                             "torch.take_along_dim do: use x.shape[0], and gather"}
 
