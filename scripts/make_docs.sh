@@ -62,17 +62,21 @@ body { font: 10.5pt/1.4 "Liberation Sans", Arial, sans-serif; max-width: 178mm; 
 h1 { font-size: 17pt } h2 { font-size: 12.5pt; margin-top: 6mm; break-after: avoid }
 pre { font: 8.2pt/1.25 "Liberation Mono", monospace; background: #f2f4f7; padding: 2mm;
       break-inside: avoid; white-space: pre-wrap }
-code { font-family: "Liberation Mono", monospace; font-size: .92em; white-space: nowrap }
-@media (max-width: 40em) { body { padding: 0 4mm } code { white-space: normal } } /* a phone */
-pre code { white-space: inherit }
+code { font-family: "Liberation Mono", monospace; font-size: .92em }
+code i { font-style: normal; white-space: nowrap } /* an option stays whole */
 img { width: 94%; display: block; margin: 0 auto }
 hr { border: 0; border-bottom: .3pt dotted #888; height: 10mm; margin: 0 }
 p { margin: 2.5mm 0 1mm } p, li { break-inside: avoid } a { color: inherit; text-decoration: none }
+p:has(+ hr), p:has(+ p + hr), hr:has(+ hr) { break-after: avoid } /* a question and its lines */
+@media (max-width: 40em) { /* a phone: the picture scrolls */
+    body { padding: 0 4mm } p { overflow-x: auto } img { width: 150mm; max-width: none }
+}
 </style><title>
 END
         sed -n '1s/^# //p' "$root/docs/lessons/$1.md"
         echo '</title></head><body>'
-        cmark-gfm -e table "$root/docs/lessons/$1.md" | inline_pictures
+        cmark-gfm -e table "$root/docs/lessons/$1.md" | sed -E 's|--[a-z-]+|<i>&</i>|g' |
+            inline_pictures
         echo '</body></html>'
     } >"$work/$1.html"
     keep "$1.html"
