@@ -69,14 +69,17 @@ def describe(model, *inputs, **named):
     """Returns the elements of the model's parameters and of its buffers; the bytes per sample that
     autograd keeps for backward in training, in addition to these and the input; the shape of a
     sample (of the first input); and how many numbers its output has. Inputs are the model's, with
-    the samples as the first dimension. The model does not change."""
+    the samples as the first dimension, or as duet.export takes them. The model does not change."""
     try:
         import torch
         from torch.utils import _pytree
     except ImportError:
         raise NoTorch("describe") from None
-    if len(inputs) == 1 and isinstance(inputs[0], tuple):
-        inputs = inputs[0]  # as duet.export takes them
+    given = inputs[0] if len(inputs) == 1 else None
+    if isinstance(given, tuple):
+        inputs = given
+    elif hasattr(given, "items"):
+        inputs, named = (), given
     tensors = [x for x in _pytree.tree_leaves((inputs, named)) if isinstance(x, torch.Tensor)]
     if not tensors or not tensors[0].ndim or not tensors[0].shape[0]:
         raise WrongArgument("duet.describe: the inputs have no samples: give a tensor whose first "

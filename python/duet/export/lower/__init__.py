@@ -211,8 +211,8 @@ class Interpreter(Writer):
             if value.at == 0:
                 return Value(self.lay(value, value.shape[1:]), value.shape, value.shape)
         shape = text_of(value.shape) if hasattr(value, "shape") else f"{count} tensors"
-        self.refusals.append(f"the result is {shape}: Duet's losses take one tensor, "
-                             "[N, classes], [N, classes, places] or, with targets, any of N")
+        self.refusals.append(f"the result is {shape}: return one tensor, [N, classes] or [N, "
+                             "classes, positions]; with a loss such as mse, any shape [N, ..]")
         return None
 
 

@@ -40,7 +40,7 @@ def of_samples(w, op, x, operands, shape, **settings):
 def _(w, a, shape):
     """All of PyTorch's convolutions, in one or two dimensions, also transposed."""
     x, count = w.value(a.input), len(shape) - 2
-    require(count < 3, "in three dimensions")
+    require(count < 3, "convolutions in three dimensions are not supported")
     operands = [w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias")]
     more = {"output_padding": a.output_padding} if a.transposed else {}
     settings = sides(count, stride=a.stride, padding=a.padding, dilation=a.dilation, **more)
