@@ -212,8 +212,8 @@ static void which_is_faster(struct list *list, const struct run_record *dp,
     }
     if (list->details || !modelled) why(text, dp, ddp); /* otherwise add_load says this */
     text = next(list);
-    if (add_busy(text, add_busy(text, 0, "DP", dp), "DDP", ddp) || *text->words)
-        text_add(text, ": do not trust these times.");
+    add_busy(text, add_busy(text, 0, "DP", dp), "DDP", ddp);
+    if (text->used) *text->words = 'T', text_add(text, ": do not trust these times.");
 }
 
 /* The answer first; `details` adds what stands behind it. */

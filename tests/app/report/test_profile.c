@@ -169,7 +169,7 @@ Test(profile, findings, .timeout = 30) {
     /* another program used one of DDP's cores */
     dp.cores = ddp.cores = 4, ddp.device[1].no_core_ns = (int64_t)(ddp.training_seconds * 0.4e9);
     text = one_line(text_of(findings, NULL));
-    has(text, "^the machine was busy: DDP waited for a CPU core 40 % of its time: do not trust "
+    has(text, "^The machine was busy: DDP waited for a CPU core 40 % of its time: do not trust "
               "these times\\.$");
     has(text,
         "^DDP is faster: its median step takes 8.00 ms, that of DP 9.00 ms \\(spread 0.50 ms\\)");
