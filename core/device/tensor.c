@@ -26,15 +26,19 @@ const char *dtype_name(enum dtype dtype) {
     return types[dtype].name;
 }
 
-size_t tensor_sample_count(const struct tensor *t) {
+size_t dims_count(const int *dims, int rank) {
     size_t count = 1;
-    for (int d = 1; d < t->rank; d++)
-        count *= (size_t)t->dims[d];
+    for (int d = 0; d < rank; d++)
+        count *= (size_t)dims[d];
     return count;
 }
 
+size_t tensor_sample_count(const struct tensor *t) {
+    return dims_count(t->dims + 1, t->rank - 1);
+}
+
 size_t tensor_count(const struct tensor *t) {
-    return (t->rank > 0 ? (size_t)t->dims[0] : 1) * tensor_sample_count(t);
+    return dims_count(t->dims, t->rank);
 }
 
 int tensor_same_shape(const struct tensor *a, const struct tensor *b) {

@@ -62,8 +62,10 @@ static inline float *tensor_f32(const struct tensor *t) {
     return (float *)t->data;
 }
 
-/* tensor_sample_count is the product of dims[1..], the elements of one sample. tensor_count is the
- * product of all dims, the elements of all samples without the padding of N16. */
+/* dims_count is the product of dims[0 .. rank); tensor_sample_count that of dims[1..], the elements
+ * of one sample; tensor_count that of all dims, the elements of all samples without the padding of
+ * N16. */
+size_t dims_count(const int *dims, int rank);
 size_t tensor_sample_count(const struct tensor *t);
 size_t tensor_count(const struct tensor *t);
 /* 1: both have the same number of dimensions and the same sizes. */

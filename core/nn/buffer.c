@@ -8,15 +8,8 @@
 
 enum { ARENA_ALIGN = 8 }; /* bytes; the size of the largest element type */
 
-static size_t spec_count(const struct buffer_spec *spec) {
-    size_t count = 1;
-    for (int i = 0; i < spec->rank; i++)
-        count *= (size_t)spec->dims[i];
-    return count;
-}
-
 size_t buffer_spec_bytes(const struct buffer_spec *spec) {
-    return spec_count(spec) * dtype_bytes(spec->dtype);
+    return dims_count(spec->dims, spec->rank) * dtype_bytes(spec->dtype);
 }
 
 static size_t aligned(size_t offset, size_t align) {
@@ -34,7 +27,7 @@ void buffer_initial(const struct buffer_spec *specs, int count, void *arena) {
     memset(arena, 0, buffer_offset(specs, count, count));
     for (int i = 0; i < count; i++) {
         char *at = (char *)arena + buffer_offset(specs, count, i);
-        for (size_t k = 0; k < spec_count(&specs[i]); k++) {
+        for (size_t k = 0; k < dims_count(specs[i].dims, specs[i].rank); k++) {
             if (specs[i].dtype == DTYPE_I64)
                 ((int64_t *)at)[k] = (int64_t)specs[i].initial;
             else

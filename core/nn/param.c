@@ -13,10 +13,7 @@ int param_is_of(const struct param_spec *spec, const char *name) {
 }
 
 size_t param_spec_count(const struct param_spec *spec) {
-    size_t count = 1;
-    for (int i = 0; i < spec->rank; i++)
-        count *= (size_t)spec->dims[i];
-    return count;
+    return dims_count(spec->dims, spec->rank);
 }
 
 static int zero_arena(struct param_set *set, float *arena, size_t count) {
