@@ -58,7 +58,8 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
     if (!set->outputs && dataset_answer_count(set) != (m->places ? m->places : 1))
         return fail(
             ERR_USAGE,
-            "--dataset: %s: %d labels per sample: model %s has scores for %d: try --dataset random",
+            "--dataset: %s: %d labels per sample: model %s has scores for %d: move its classes to "
+            "dimension 1, or try --dataset random",
             set->name, dataset_answer_count(set), m->name, m->places ? m->places : 1);
     if (set->classes > model_label_classes(m))
         return fail(ERR_FAILED,
