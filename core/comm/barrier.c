@@ -69,10 +69,10 @@ static int gather_piece(struct comm *comm, const char *mine, size_t piece, size_
     for (int r = 0; r < comm->world; r++) {
         uint64_t theirs = board->cards[r].gather_bytes[parity];
         if (theirs != bytes)
-            return fail(ERR_USAGE,
-                        "rank %d: gather: rank %d brought %llu bytes, this rank %zu: all must "
-                        "bring the same",
-                        comm->rank, r, (unsigned long long)theirs, bytes);
+            return fail(
+                ERR_USAGE,
+                "rank %d: gather: rank %d sent %llu bytes, this rank %zu: all must send the same",
+                comm->rank, r, (unsigned long long)theirs, bytes);
         if (piece) memcpy(all + (size_t)r * bytes, board_box(board, r, parity), piece);
     }
     return OK;

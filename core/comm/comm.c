@@ -90,7 +90,7 @@ int comm_open(struct comm **out, const struct comm_options *options) {
     *out = NULL;
     double timeout = options && options->timeout_s != 0 ? options->timeout_s : DEFAULT_TIMEOUT_S;
     if (!(timeout > 0 && timeout <= LONGEST_TIMEOUT_S))
-        return fail(ERR_USAGE, "timeout: %g: seconds above 0 are expected", timeout);
+        return fail(ERR_USAGE, "timeout: %g: give more than 0 seconds", timeout);
     struct comm *comm = calloc(1, sizeof *comm);
     if (!comm) return fail(ERR_MEMORY, "communicator: out of host memory: free some memory");
     comm->timeout_ns = (int64_t)(timeout * 1e9);

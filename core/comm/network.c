@@ -133,10 +133,10 @@ int network_gather(struct comm *comm, const void *mine, size_t bytes, void *all)
     int code = comm->by->gather(comm->network, &bytes, sizeof bytes, sizes, &wait);
     for (int r = 0; !code && r < comm->world; r++)
         if (sizes[r] != bytes)
-            code = fail(ERR_USAGE,
-                        "rank %d: gather: rank %d brought %zu bytes, this rank %zu: all must bring "
-                        "the same",
-                        comm->rank, r, sizes[r], bytes);
+            code = fail(
+                ERR_USAGE,
+                "rank %d: gather: rank %d sent %zu bytes, this rank %zu: all must send the same",
+                comm->rank, r, sizes[r], bytes);
     if (!code && bytes) code = comm->by->gather(comm->network, mine, bytes, all, &wait);
     comm_distant_end(&wait);
     return code;

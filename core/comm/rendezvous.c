@@ -213,7 +213,7 @@ static int collect(const struct comm *comm, const struct spot *spot, int listene
             missing += !pid;
             if (pid && process_has_ended(pid))
                 return fail(ERR_PEER,
-                            "rank 0: rendezvous: rank %d ended before all ranks had come: see "
+                            "rank 0: rendezvous: rank %d ended before all ranks had joined: see "
                             "its output",
                             r);
         }

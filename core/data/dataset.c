@@ -96,8 +96,7 @@ static int check_own(const struct dataset_config *c) {
         return fail(ERR_USAGE,
                     "--dataset: own: this program supplies no data: name another data set");
     if (c->folder || c->shape.channels || c->samples)
-        return fail(ERR_USAGE,
-                    "--dataset: own: the program's data has its own samples: leave %s out",
+        return fail(ERR_USAGE, "--dataset: own: the program supplies the samples: leave %s out",
                     c->folder    ? "--data-dir"
                     : c->samples ? "--samples"
                                  : "--shape");
@@ -128,7 +127,7 @@ int dataset_check(const struct dataset_config *c) {
                     c->folder, c->name);
     if (kind == TENSORS) return OK;
     if (c->targets && kind != RANDOM)
-        return fail(ERR_USAGE, "--loss: %s: %s has labels, no targets: give --dataset random",
+        return fail(ERR_USAGE, "--loss: %s: %s has labels, not targets: give --dataset random",
                     dataset_loss(c), c->name);
     if (kind != FILES) return check_made(c, kind);
     if (c->shape.channels)

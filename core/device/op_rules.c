@@ -44,7 +44,7 @@ const char *rule_conv(enum op op, const struct op_args *a) {
     if (!p->general &&
         (p->groups != 1 || w->dims[2] != w->dims[3] || p->stride[0] != p->stride[1] ||
          p->padding[0] != p->padding[1] || p->dilation[0] != 1 || p->dilation[1] != 1))
-        return "is not a convolution of square windows: it needs `general`";
+        return "is not a convolution with square windows: it needs `general`";
     return is_sized(y, x->dims[0], w->dims[0], rows, columns) ? NULL : "y has the wrong size";
 }
 
@@ -147,7 +147,7 @@ const char *rule_loss_forward(enum op op, const struct op_args *a) {
 
 const char *rule_loss_backward(enum op op, const struct op_args *a) {
     if ((a->p.loss.reduction == REDUCE_NONE) != (a->in[2].data != NULL))
-        return "dloss goes with reduction none, and only there";
+        return "dloss is required with reduction none, and only then";
     if (a->p.loss.reduction == REDUCE_MEAN && !a->step)
         return "the mean needs the step block: it holds 1/B";
     return rule_loss_forward(op, a);
@@ -207,7 +207,7 @@ const char *rule_layer_norm(enum op op, const struct op_args *a) {
     int rows = a->in[0].dims[0], length = a->in[0].dims[1];
     if (p->groups < 1 || p->inner < 1 || length % p->inner || rows % p->groups ||
         (int64_t)p->groups * (length / p->inner) > INT32_MAX)
-        return "the groups must divide the rows, and the neighbours of a weight their length";
+        return "groups must divide the rows, and inner the length of a row";
     int forward = op == OP_LAYER_NORM_FORWARD, data = op == OP_LAYER_NORM_BACKWARD_DATA;
     const struct tensor *w = forward ? &a->in[1]
                              : data  ? &a->in[2]
@@ -225,7 +225,7 @@ const char *rule_layer_norm(enum op op, const struct op_args *a) {
 const char *rule_recurrent(enum op op, const struct op_args *a) {
     static const int gates[RECURRENT_COUNT] = {4, 3, 1, 1}, saved[RECURRENT_COUNT] = {6, 5, 1, 1};
     enum recurrent kind = a->p.recurrent.kind;
-    if ((unsigned)kind >= RECURRENT_COUNT) return "no kind has this number";
+    if ((unsigned)kind >= RECURRENT_COUNT) return "this kind does not exist";
     int forward = op == OP_RECURRENT_FORWARD, lstm = kind == RECURRENT_LSTM,
         gru = kind == RECURRENT_GRU;
     const struct tensor *w = &a->in[forward ? 1 : 2], *kept = forward ? &a->out[1] : &a->in[1],
@@ -234,7 +234,7 @@ const char *rule_recurrent(enum op op, const struct op_args *a) {
     if (w->dims[0] != gates[kind] * (int64_t)w->dims[1])
         return "w does not have the rows that its gates need";
     if (kept->data && kept->dims[2] != saved[kind] * (int64_t)w->dims[1])
-        return "saved has rows of another length";
+        return "the rows of saved have the wrong length";
     if (first->data && first->dims[1] != 1 + lstm)
         return "an LSTM has two initial states, others one";
     if (forward && (!kept->data) != !(lstm || gru))

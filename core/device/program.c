@@ -93,7 +93,7 @@ static void warn_of_what_is_alive(const struct device *device) {
         ledger_describe(&ledger, held, sizeof held);
         fprintf(stderr,
                 "%s: warning: %s is closed while it holds %s: free tensors, parameters and tapes "
-                "before; now they must be neither used nor freed\n",
+                "first; now they must be neither used nor freed\n",
                 program_name(), device_name(device), held);
         return;
     }

@@ -157,7 +157,7 @@ static duet_var *enter(duet_tape *t, const char *op, const duet_tensor *x, int n
 
 duet_var *duet_input(duet_tape *t, const duet_tensor *x) {
     if (t && !t->error && x && x->t.dims[0] != t->segments.n)
-        return tape_refuse(t, "input: %d samples: duet_tape_begin was given %d: give these",
+        return tape_refuse(t, "input: %d samples: duet_tape_begin was given %d: give as many",
                            x->t.dims[0], t->segments.n);
     return enter(t, "input", x, 0);
 }
@@ -202,8 +202,8 @@ static const struct grad_reducer *reducer_of(const duet_tape *t) {
 
 static int check_backward(const duet_tape *t) {
     if (!t->went_back || (t->passes_of_update == 1 && !(t->owner && t->owner->reducer))) return OK;
-    return fail(ERR_USAGE, "Trying to backward through the graph a second time: with DDP or sums "
-                           "over passes each has one: call duet_tape_begin and forward again");
+    return fail(ERR_USAGE, "Trying to backward through the graph a second time: with DDP or added "
+                           "gradients a pass has one backward: begin a pass and forward again");
 }
 
 static int begin_backward(duet_tape *t, duet_var *root) {
@@ -277,10 +277,10 @@ static int start_of(duet_tape *t, duet_var **root, const duet_tensor *given, str
         *grad = given->t;
         const struct tensor *value = &(*root)->value;
         if (tensor_same_shape(grad, value)) return OK;
-        return fail(ERR_USAGE,
-                    "backward: the gradient given is %s, and the var %s: both must be of "
-                    "one shape",
-                    SHAPE(grad), SHAPE(value));
+        return fail(
+            ERR_USAGE,
+            "backward: the gradient given is %s, and the var %s: both must have the same shape",
+            SHAPE(grad), SHAPE(value));
     }
     return tape_ones(t, &(*root)->value, grad);
 }

@@ -91,7 +91,7 @@ static CUstreamBatchMemOpParams operation_of(const struct cuda_flag_op *op) {
 }
 
 int cuda_flags(struct cuda_stream *s, const struct cuda_flag_op *all, int count) {
-    static const char what[] = "posts of and waits for flags";
+    static const char what[] = "posting and awaiting flags";
     const struct cuda_device *d = (const struct cuda_device *)s->head.device;
     CUstreamBatchMemOpParams records[CUDA_FLAGS_AT_ONCE];
     batch_function *function;

@@ -71,8 +71,8 @@ static int open_slab(struct cuda_device *d, const struct memory_handle *handle,
         free(m);
         if (error == cudaErrorPeerAccessUnsupported) cuda_p2p_learn(d, handle->uuid, 0);
         return fail(ERR_FAILED,
-                    "import of memory of device %d, process %d, on %s: %s: %s: ranks must be one "
-                    "user's, in one container, on GPUs that reach each other",
+                    "import of memory of device %d, process %d, on %s: %s: %s: ranks must belong "
+                    "to one user, in one container, on GPUs that reach each other",
                     handle->device, handle->pid, d->head.name, cudaGetErrorName(error),
                     cudaGetErrorString(error));
     }

@@ -266,7 +266,7 @@ duet_var *duet_binary_cross_entropy_with_logits(duet_tape *t, duet_var *x,
 
 int tape_loss_reduction(const duet_var *loss, enum reduction *r) {
     if (!loss->hits.data)
-        return fail(ERR_USAGE, "loss: no loss function made the value given: give the "
+        return fail(ERR_USAGE, "loss: the value is not from a loss function: give the "
                                "result of one, such as duet_cross_entropy");
     *r = loss->reduction;
     return OK;
@@ -292,6 +292,6 @@ int tape_log_loss(duet_tape *t, const duet_var *loss, const struct tensor *losse
     CHECK(tape_error(t));
     const struct tensor *row_hits = &loss->hits;
     if (!row_hits->data)
-        return tape_fail(t, fail(ERR_FAILED, "log loss: no loss function made the value given"));
+        return tape_fail(t, fail(ERR_FAILED, "log loss: the value is not from a loss function"));
     return tape_fail(t, log_segments(t, loss, losses, hits));
 }

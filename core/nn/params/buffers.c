@@ -14,7 +14,7 @@ static int check_buffer(const struct duet_buffer *b) {
         return fail(ERR_USAGE, "buffer %.100s: type %d: give DUET_F32 or DUET_I64", b->name,
                     (int)b->type);
     if (b->type == DUET_I64 && !(fabs(b->value) <= 0x1p53))
-        return fail(ERR_USAGE, "buffer %.100s: starts at %g: give -2^53 to 2^53 to an int64",
+        return fail(ERR_USAGE, "buffer %.100s: initial value %g: give an int64 -2^53 to 2^53",
                     b->name, b->value);
     if (!b->rank) return OK;
     CHECK(tensor_check_shape(b->name, b->rank, b->shape));
@@ -67,7 +67,7 @@ int duet_params_register_buffers(duet_params *params, const struct duet_buffer *
         return fail(ERR_USAGE, "buffers: the parameters have %d already: register all in one call",
                     params->buffers.count);
     if (params->reducer)
-        return fail(ERR_USAGE, "buffers: the parameters have a duet_ddp: register them before");
+        return fail(ERR_USAGE, "buffers: register them before making a duet_ddp of the parameters");
     for (int i = 0; i < count; i++) {
         snprintf(what, sizeof what, "buffer %d", i);
         CHECK(name_check(what, buffers[i].name));

@@ -104,6 +104,6 @@ duet_var *duet_reshape(duet_tape *t, duet_var *x, int rank, const int *shape) {
     return tape_refuse(
         t,
         "reshape: the shape given, of %d dimensions, is invalid for an input of %s: the first "
-        "dimension stays or has as many rows of each sample, and one other may be -1",
+        "dimension stays, or has the same number of rows for each sample; one other may be -1",
         rank, SHAPE(&x->value));
 }

@@ -293,7 +293,7 @@ Test(comm_fail, sizes_that_differ_in_a_gather, .timeout = 30) {
     struct job_case test;
     int code;
     run_failing(&test, GATHER_BYTES, &code);
-    cr_assert(code == ERR_USAGE && strstr(error_message(), ": all must bring the same"), "%d: %s",
+    cr_assert(code == ERR_USAGE && strstr(error_message(), ": all must send the same"), "%d: %s",
               code, error_message());
 }
 

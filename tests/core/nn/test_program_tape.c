@@ -55,7 +55,7 @@ Test(api_tape, what_does_not_fit_is_refused, .timeout = 30) {
     MUST_FAIL(duet_tape_error(t), DUET_USAGE, "duet_tape_begin was given 6");
     MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN)); /* a new pass has no error */
     duet_var *h = duet_relu(t, duet_leaf(t, flat));
-    MUST_FAIL(duet_backward(t, h, X), DUET_USAGE, "both must be of one shape");
+    MUST_FAIL(duet_backward(t, h, X), DUET_USAGE, "both must have the same shape");
     MUST_FAIL(duet_backward(t, h, far), DUET_USAGE, "cpu(1)");
     MUST(duet_backward(t, h, flat));
     MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
