@@ -120,8 +120,8 @@ static int check_own(const struct duet_model *own) {
         return fail(ERR_USAGE, "struct duet_model %s: no %s: give it one", own->name,
                     own->describe ? "forward" : "describe");
     if ((unsigned)own->loss > DUET_NLL)
-        return fail(ERR_USAGE, "struct duet_model %s: loss %d: see duet.h", own->name,
-                    (int)own->loss);
+        return fail(ERR_USAGE, "struct duet_model %s: loss %d: give one of enum duet_loss",
+                    own->name, (int)own->loss);
     struct dataset set;
     if (own->test && !own->train)
         return fail(ERR_USAGE, "struct duet_model %s: test data without training data: give both",

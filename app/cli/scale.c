@@ -36,17 +36,17 @@ static int help(const struct options *options, const struct duet_model *own) {
              "Trains the same model on several numbers of devices, one after another, and prints "
              "seconds, speed-up, loss and accuracy of each, and whether their bits agree.\n\n");
     options_print(scale_options);
-    say_text(
-        "\nand the options of duet train. With --batch-per-device the global batch grows with the "
-        "devices; else it stays. --mode is dp or ddp (default ddp). The default model is "
-        "convnet, with --dataset mnist if it is installed, --optimizer adadelta --lr 0.5 "
-        "--epochs 1 --batch-size 128; other models have the defaults of train.\n\n"
-        "  duet scale\n"
-        "      reproduce the MNIST tutorial's table for 1, 2, 4 and 8 processes\n"
-        "  duet scale --model lenet --devices 1,2 --batch-per-device 256\n"
-        "      exercise 1 of d2l 13.5: a batch k times larger\n"
-        "  duet scale --model lenet --devices 1,2 --batch-per-device 256 --lr 0.1,0.2,0.4\n"
-        "      exercise 2: accuracy by learning rate\n\n");
+    say_text("\nand the options of duet train. With --batch-per-device the global batch grows with "
+             "the devices; otherwise it stays the same. --mode is dp or ddp (default ddp). The "
+             "default model is "
+             "convnet, with --dataset mnist if it is installed, --optimizer adadelta --lr 0.5 "
+             "--epochs 1 --batch-size 128; other models have the defaults of train.\n\n"
+             "  duet scale\n"
+             "      reproduce the MNIST tutorial's table for 1, 2, 4 and 8 processes\n"
+             "  duet scale --model lenet --devices 1,2 --batch-per-device 256\n"
+             "      exercise 1 of d2l 13.5: a batch k times larger\n"
+             "  duet scale --model lenet --devices 1,2 --batch-per-device 256 --lr 0.1,0.2,0.4\n"
+             "      exercise 2: accuracy by learning rate\n\n");
     run_options_help(options, own);
     return 0;
 }

@@ -20,7 +20,7 @@ static int choose_machine(const struct hardware *h, const char *text, int is_fil
     if (!is_file) return hardware_find_machine(h, "--machine", *text ? text : pc, &c->machine);
     c->machine = h->last;
     if (c->machine) return OK;
-    return fail(ERR_USAGE, "--machine: %s: the file has no machine: add a line of one", text);
+    return fail(ERR_USAGE, "--machine: %s: the file has no machine: add a machine line", text);
 }
 
 static const char *const parts[IF_PARTS] = {"link", "launch", "compute", "memory", "gil"};
@@ -54,8 +54,8 @@ int clock_choose(const struct clock_words *w, struct hardware **hardware, struct
     *hardware = NULL;
     *c = (struct clock_config){.what_if = what_if_none(), .precision = w->precision};
     if (!*w->gpu)
-        return fail(ERR_USAGE, "--gpu: it is missing: times of links, machines and hosts are those "
-                               "of a GPU: give a name that duet devices --gpus lists");
+        return fail(ERR_USAGE, "--gpu: is missing: all modelled times need a GPU: give a name that "
+                               "duet devices --gpus lists");
     CHECK(hardware_open(hardware, is_file ? text : NULL));
     CHECK(hardware_find_gpu(*hardware, "--gpu", w->gpu, &c->gpu));
     CHECK(choose_machine(*hardware, text, is_file, c));

@@ -63,8 +63,8 @@ static int verdict(const struct findings *findings) {
     if (!off) return OK;
     while (findings->row[first].state != FINDING_OFF)
         first++;
-    return fail(ERR_CHECK, "doctor: %d of %d findings are off: first: %s: %s", off, findings->count,
-                findings->row[first].check, findings->row[first].measured);
+    return fail(ERR_CHECK, "doctor: %d of %d checks failed: the first is %s: %s", off,
+                findings->count, findings->row[first].check, findings->row[first].measured);
 }
 
 int doctor_run(const struct doctor_config *config, struct findings *findings,

@@ -35,12 +35,12 @@ static const char *word_of(int cause, int dp) {
 static const char *why(int cause, int dp, int more) {
     switch (cause) {
     case MEM_INPUT: return dp ? " (scattered from the host)" : " (one at a time)";
-    case MEM_ACTIVATIONS: return more ? " (what autograd saves)" : " (freed on the way back)";
+    case MEM_ACTIVATIONS: return more ? " (what autograd saves)" : " (freed during backward)";
     case MEM_GRADS:
-        return !more ? " (made on the way back)"
+        return !more ? " (made during backward)"
                : dp  ? " (reduce_add_coalesced builds one more set)"
                      : "";
-    case MEM_COMM: return dp ? "" : " (beside .grad, unless gradient_as_bucket_view=True)";
+    case MEM_COMM: return dp ? "" : " (in addition to .grad, unless gradient_as_bucket_view=True)";
     default: return "";
     }
 }

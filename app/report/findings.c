@@ -190,12 +190,12 @@ static void which_is_faster(struct list *list, const struct run_record *dp,
     if (!modelled && (dp->steps < STEPS_TO_JUDGE || ddp->steps < STEPS_TO_JUDGE)) return;
     if (!a->step_median_ns || !b->step_median_ns) return; /* no times were measured */
     if (shared) {
-        text_add(text,
-                 "%d devices share %d %s%s, so times show no winner: compare bytes and memory, and "
-                 "predict times of GPUs by duet estimate --gpu. Median steps are %.2f ms (DP) and "
-                 "%.2f ms (DDP).",
-                 dp->devices, shared, dp->gpus ? "GPU" : "core", shared > 1 ? "s" : "", dp_ms,
-                 ddp_ms);
+        text_add(
+            text,
+            "%d devices share %d %s%s, so times show no winner: compare bytes and memory, and "
+            "predict times of GPUs with duet estimate --gpu. Median steps are %.2f ms (DP) and "
+            "%.2f ms (DDP).",
+            dp->devices, shared, dp->gpus ? "GPU" : "core", shared > 1 ? "s" : "", dp_ms, ddp_ms);
         return;
     }
     if (fabs(dp_ms - ddp_ms) <= spread)

@@ -14,7 +14,7 @@ void remarks_print(const struct session *s, const struct progress *p) {
     const char *title = p->title;
     if (s->config->unremarked) return;
     if (p->shown && s->halves && !s->config->warned)
-        printf("%-6s weights of %s in %s: they are taken as float32\n", title, s->halves,
+        printf("%-6s weights of %s in %s: they are read as float32\n", title, s->halves,
                run_weights(s->config));
     if (!p->shown || s->config->hashes) return;
     if (s->config->steps > p->steps)

@@ -39,8 +39,8 @@ static int check_compare(const struct run_config *config) {
     one.mode = config->modes >> MODE_FSDP & 1 ? MODE_FSDP : MODE_DDP;
     if (bits_promised(&one, why_not, sizeof why_not)) return OK;
     return fail(ERR_USAGE,
-                "compare over several machines: equal bits are not promised (%s), and there is no "
-                "lock step: leave out the cause",
+                "compare over several machines: equal bits are not promised (%s), and lock step "
+                "cannot replace them: remove the cause",
                 why_not);
 }
 

@@ -100,7 +100,7 @@ static int read_asked(struct asked *a) {
     CHECK(clock_choose(&a->run.clock, &a->hardware, &a->clock));
     CHECK(measured_read(a->measured_words, &a->measured_ms));
     if (a->measured_words && *a->run.clock.what_if)
-        return fail(ERR_USAGE, "--measured and --what-if: a measured time is of the unchanged "
+        return fail(ERR_USAGE, "--measured and --what-if: the time was measured on the unchanged "
                                "machine: leave one of them out");
     a->clock.last_phase = a->until < 0 ? PHASE_NONE : a->until ? PHASE_ALLREDUCE : PHASE_GATHER;
     *a->run.clock.gpu = 0; /* estimates themselves have no times */

@@ -15,14 +15,13 @@ static const struct {
     unsigned bit;
     const char *name, *why; /* why some options have no effect in it */
     const char *its_own;    /* why it lacks even compare's options; NULL: as above */
-} commands[] = {
-    {BY_TRAIN, "train", NULL, NULL},
-    {BY_COMPARE, "compare", "it trains more than one model", NULL},
-    {BY_DEMO, "demo", "it trains more than one model", NULL},
-    {BY_PROFILE, "profile", "it trains more than one model",
-     "it only measures a few steps of each way"},
-    {BY_ESTIMATE, "estimate", "nothing runs, and every way is shown", NULL},
-    {BY_SCALE, "scale", "it trains more than one model", "its table is all that it shows"}};
+} commands[] = {{BY_TRAIN, "train", NULL, NULL},
+                {BY_COMPARE, "compare", "it trains more than one model", NULL},
+                {BY_DEMO, "demo", "it trains more than one model", NULL},
+                {BY_PROFILE, "profile", "it trains more than one model",
+                 "it only measures a few steps of each mode"},
+                {BY_ESTIMATE, "estimate", "nothing runs, and every mode is shown", NULL},
+                {BY_SCALE, "scale", "it trains more than one model", "it shows only its table"}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 unsigned command_bit(const char *name) {

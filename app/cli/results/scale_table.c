@@ -137,7 +137,7 @@ void scale_table_notes(const struct scale *s) {
     }
     printf("\n");
     if (equal)
-        printf("%d run%s equal to the first with the same batch and rate to the bit, at\n"
+        printf("%d run%s equal, to the bit, to the first with the same batch and rate, at\n"
                "every step on every device\n",
                equal, equal > 1 ? "s are" : " is");
     if (compared)

@@ -105,14 +105,13 @@ static int put_verdict(FILE *file, const struct page *page) {
         put_equality(file, page);
         put_findings(file, page);
         if (*first->modelled)
-            put_paragraph(
-                file, "",
-                "All times on this page are modelled, with the errors that What ran "
-                "gives. Memory, traffic and collectives are those of Duet, while the times "
-                "are those of PyTorch with NCCL.");
+            put_paragraph(file, "",
+                          "All times on this page are modelled, with the errors given under What "
+                          "ran. Memory, traffic and collectives are those of Duet, while the times "
+                          "are those of PyTorch with NCCL.");
         summary_table(file, page);
     } else {
-        put_paragraph(file, "", "Nothing was measured: no run came to its end.");
+        put_paragraph(file, "", "Nothing was measured: no run finished.");
     }
     return OK;
 }
@@ -123,7 +122,7 @@ static int put_timeline(FILE *file, const struct page *page) {
         return OK;
     }
     put_paragraph(file, "",
-                  "What each device did in %s. All runs share one axis of time. In a dotted box a "
+                  "What each device did in %s. All runs share one time axis. In a dotted box a "
                   "device waits for others; where only a line is left, it is idle. The lanes below "
                   "a device show its communication and its copies of the next batch.",
                   *first_run(page)->modelled ? "one step of the modelled clock"
@@ -216,7 +215,7 @@ static int put_allreduce(FILE *file, const struct page *page) {
     put_paragraph(
         file, "", "%s It is drawn from the plan that all ranks run; it is not measured.%s",
         text.words,
-        instead ? " The hops inside the library are unknown; a ring stands for them." : "");
+        instead ? " The hops inside the library are unknown; a ring is drawn instead." : "");
     hops_free(&hops);
     CHECK(put_figure(file, page, draw_collective, 0,
                      "Rows are ranks, columns are chunks. A stripe is the term of one rank, a full "

@@ -190,7 +190,7 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
               "estimate --gpu v100 --measured 1:9ms --what-if compute=2x");
     cli_fails(2, "times the clock's ", "estimate --gpu v100 --measured 1:118000ms");
     cli_fails(2, "times the clock's ", "estimate --gpu v100 --measured 1:0.001ms");
-    cli_fails(2, "--gpu: it is missing", "estimate --measured 1:9ms");
+    cli_fails(2, "--gpu: is missing", "estimate --measured 1:9ms");
     cli_fails(2, "leave --gpu out", "estimate --validate --gpu v10");
     cli_fails(2, "such as --shape 3x224x224", "estimate --gpu v100 --model resnet50 --shape 224");
     cli_fails(2, "give amp", "estimate --gpu v100 --precision bf16");

@@ -88,6 +88,6 @@ CliTest(cli_random, weights_of_half_precision, 30) {
     FILE *f = fopen("h", "w");
     fwrite(&length, 8, 1, f), fwrite(header, length, 1, f), fwrite(zeros, sizeof zeros, 1, f);
     fclose(f);
-    cli_says(0, "single weights of BF16 in h: they are taken as float32\n|loss 2.3026",
+    cli_says(0, "single weights of BF16 in h: they are read as float32\n|loss 2.3026",
              "train --model simple --dataset random --steps 1 --init-from h");
 }

@@ -83,7 +83,7 @@ CliTest(doctor_cli, no_gpu, 120) {
         cli_run(&c, "doctor --device cuda --quick --json found.json");
         cr_expect_eq(c.status, 3, "%s", c.out);
         cr_expect(matches(c.out, "^(driver|GPUs) +off +"), "%s", c.out);
-        cr_expect(matches(c.err, "^duet: doctor: 1 of [0-9]+ findings are off: first: ") &&
+        cr_expect(matches(c.err, "^duet: doctor: 1 of [0-9]+ checks failed: the first is ") &&
                       strchr(c.err, '\n')[1] == 0,
                   "%s", c.err);
         struct json *root = json_of("found.json");

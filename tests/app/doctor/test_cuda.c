@@ -87,7 +87,7 @@ CliTest(doctor_cuda, a_fault_is_status_3, 300) {
                   matches(all, "^cuda.0. -> cuda.1. +ok"),
               "%s", c.out);
     free(all);
-    cr_expect(matches(c.err, "^duet: doctor: [0-9]+ of [0-9]+ findings are off: first: "), "%s",
+    cr_expect(matches(c.err, "^duet: doctor: [0-9]+ of [0-9]+ checks failed: the first is "), "%s",
               c.err);
     cli_free(&c);
 }
