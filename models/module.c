@@ -86,7 +86,7 @@ static int check_shape(const struct model *model, const char *name, int rank, co
 
 static int check_init(const struct model *model, const char *name, struct duet_init init) {
     if ((unsigned)init.kind > DUET_BIAS)
-        return fail(ERR_USAGE, "model %s: %.100s: initial values of kind %d: see duet.h",
+        return fail(ERR_USAGE, "model %s: %.100s: initial values of kind %d: see duet_init_kind",
                     model->name, name, (int)init.kind);
     if ((init.kind == DUET_WEIGHT || init.kind == DUET_BIAS) &&
         !(init.a >= 1 && init.a <= INT32_MAX))

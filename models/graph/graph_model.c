@@ -72,9 +72,9 @@ static void describe(duet_module *m, void *context) {
         line = g->values[g->result].line;
     int code = check_sample(g, m);
     if (!code && !targets && g->values[g->result].shape.rank < 2)
-        code = fail(ERR_USAGE,
-                    "%.200s: line %d: the result has no dimension of classes: give --loss mse",
-                    g->path, line);
+        code =
+            fail(ERR_USAGE, "%.200s: line %d: the result has no class dimension: give --loss mse",
+                 g->path, line);
     if (!code && module_options(m)->classes > classes)
         code = fail(
             ERR_USAGE,

@@ -189,7 +189,7 @@ static int check_whole(struct graph_reader *r) {
         good = good && !s->batch[i];
     if (good) return OK;
     return fail(ERR_USAGE,
-                "%.200s: line %d: a model returns numbers of each sample: write f32[N, classes]",
+                "%.200s: line %d: a model returns numbers for each sample: write f32[N, classes]",
                 g->path, g->values[g->result].line);
 }
 

@@ -136,8 +136,7 @@ int graph_add_name(struct graph_reader *r, const char *text, int what) {
                                       : r->g->values[(*found)->what].line;
     free_name(name);
     if (!found) return fail(ERR_MEMORY, "%s: out of host memory", r->g->path);
-    return graph_wrong(r, "%.80s has been given in line %d already: write another name", text,
-                       before);
+    return graph_wrong(r, "%.80s is already defined in line %d: write another name", text, before);
 }
 
 int graph_find_name(struct graph_reader *r, const char *text, int *what) {
@@ -148,7 +147,7 @@ int graph_find_name(struct graph_reader *r, const char *text, int *what) {
     }
     r->at -= strlen(text);
     return graph_wrong(r,
-                       *text == '%' ? "%.80s: no line above this one makes it"
+                       *text == '%' ? "%.80s: no line above this one defines it"
                                     : "%.80s: no line above this one declares it",
                        text);
 }
