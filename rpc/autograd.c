@@ -181,7 +181,7 @@ int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *p
     if (call->pass) return fail(ERR_USAGE, "autograd: pass: this call has begun one");
     if (params && params->reducer &&
         call->said->entered) /* nothing would make all ranks call this function */
-        return fail(ERR_USAGE, "autograd: pass: the parameters have a duet_ddp: use "
+        return fail(ERR_USAGE, "autograd: pass: a duet_ddp uses the parameters: use "
                                "duet_autograd_pass in a context of this worker");
     if (params && (duet_device *)params->set.device != call->device)
         return fail(ERR_USAGE,
@@ -200,7 +200,7 @@ duet_var *duet_autograd_arg(duet_tape *t, duet_rpc_call *call, int i) {
     duet_tensor *x = duet_rpc_arg_tensor(call, i);
     if (!t || t->error) return NULL;
     if (!x || !call->pass || call->pass->tape != t) {
-        tape_fail(t, x ? fail(ERR_USAGE, "autograd: argument %d: the tape is not the call's", i)
+        tape_fail(t, x ? fail(ERR_USAGE, "autograd: argument %d: the tape is of another call", i)
                        : duet_rpc_call_error(call));
         return NULL;
     }

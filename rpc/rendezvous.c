@@ -193,7 +193,7 @@ static int listen_beside(struct meeting *m, int fd) {
 
 /* Why init must fail: it has waited for `who` in vain. */
 static int came_late(const struct meeting *m, const char *who) {
-    return fail(ERR_TIMEOUT, "rpc: init: %s did not come within %g s: start all %d workers%s%s",
+    return fail(ERR_TIMEOUT, "rpc: init: %s did not join within %g s: start all %d workers%s%s",
                 who, (double)m->rpc->timeout_ns * 1e-9, m->rpc->world, m->hint[0] ? ": " : "",
                 m->hint);
 }

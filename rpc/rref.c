@@ -79,7 +79,7 @@ static int local_owner(duet_rref *r, const char *what, struct owner **o) {
 
 int duet_rref_local_value(duet_rref *r, const struct duet_rpc_value **value) {
     struct owner *o;
-    if (!value) return fail(ERR_USAGE, "rpc: local_value: no place was given");
+    if (!value) return fail(ERR_USAGE, "rpc: local_value: no output was given");
     CHECK(local_owner(r, "local_value", &o));
     *value = &o->value;
     return OK;

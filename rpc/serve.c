@@ -52,7 +52,7 @@ static int user_function(duet_rpc_call *call) {
     const struct owner *o = call->self;
     const char *said = call->said->text, *dot = o ? NULL : strrchr(said, '.');
     char name[2 * NAME_BYTES];
-    if (o && !o->object) return fail(ERR_USAGE, "the reference is to no object of a class");
+    if (o && !o->object) return fail(ERR_USAGE, "the reference is not to an object of a class");
     if (dot && find_function(call->rpc, said, (size_t)(dot - said)))
         return fail(ERR_USAGE, "it is a method: call it by a reference to an object");
     snprintf(name, sizeof name, "%s%s%s", o ? o->type : "", o ? "." : "", said);

@@ -29,7 +29,7 @@ static int make_room(struct wire_out *w, size_t bytes) {
 
 int wire_error(const struct wire_out *w) {
     if (w->failed == ERR_MEMORY) return fail(ERR_MEMORY, "rpc: out of host memory for a message");
-    return w->failed ? fail(ERR_USAGE, "rpc: values of more than %llu bytes do not go in a message",
+    return w->failed ? fail(ERR_USAGE, "rpc: a message has at most %llu bytes: send less",
                             (unsigned long long)MESSAGE_MOST_BYTES)
                      : OK;
 }

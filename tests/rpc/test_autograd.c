@@ -251,7 +251,7 @@ static duet_params *averaged;
 
 FUNCTION(pass_of_ddp) {
     duet_tape *t;
-    FAILS(DUET_USAGE, duet_autograd_call_pass(&t, call, averaged, ROWS), "have a duet_ddp");
+    FAILS(DUET_USAGE, duet_autograd_call_pass(&t, call, averaged, ROWS), "a duet_ddp uses");
     return DUET_OK;
 }
 

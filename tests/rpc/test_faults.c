@@ -207,7 +207,7 @@ static int refused(int rank, int n, const char *name, double timeout_s, const ch
 Test(faults, init_names_who_is_missing_or_twice, .timeout = 30) {
     pid_t p[3];
     set_secret();
-    if (!(p[0] = fork())) _exit(refused(0, 3, "w0", 0.5, "rank 1, 2 did not come within 0.5 s"));
+    if (!(p[0] = fork())) _exit(refused(0, 3, "w0", 0.5, "rank 1, 2 did not join within 0.5 s"));
     cr_expect_eq(status_of(p[0]), 0);
     double began = duet_time();
     for (int r = 0; r < 2; r++)
