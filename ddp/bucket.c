@@ -18,7 +18,7 @@ static uint64_t whole_bytes(double mb) {
 
 int bucket_limits(double cap_mb, double first_mb, uint64_t limits[2]) {
     if (isnan(cap_mb) || isnan(first_mb))
-        return fail(ERR_USAGE, "bucket size: not a number: give MiB, as 25 or 0.1");
+        return fail(ERR_USAGE, "bucket size: not a number: give MiB, such as 25 or 0.1");
     double cap = cap_mb < 0 ? DEFAULT_CAP_MB : cap_mb;
     double first = first_mb >= 0 ? first_mb : cap_mb < 0 ? DEFAULT_FIRST_MB : cap;
     limits[0] = whole_bytes(first);

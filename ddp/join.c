@@ -91,7 +91,7 @@ static int join(struct duet_ddp *d) {
 int duet_ddp_join(duet_ddp *d) {
     if (!d) return fail(ERR_USAGE, "join: no ddp was given");
     if (!d->config.join)
-        return fail(ERR_USAGE, "join: the ddp was made without: set join in its options");
+        return fail(ERR_USAGE, "join: the ddp was made without join: set join in its options");
     if (d->expecting)
         return fail(ERR_USAGE, "join: in the middle of an update: call duet_backward first");
     return ddp_ended(d, join(d));

@@ -60,7 +60,7 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
     CHECK_OUT(out);
     CHECK(ddp_check_group("ddp", group, params));
     if (params->reducer)
-        return fail(ERR_USAGE, "ddp: the parameters have one already: free it first");
+        return fail(ERR_USAGE, "ddp: the parameters already have a duet_ddp: free it first");
     CHECK(config_of(options, &config));
     struct comm *comm = group_comm((struct group *)group);
     int code = agree((struct group *)group, comm, &config);

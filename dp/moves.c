@@ -61,7 +61,7 @@ int dp_check_module(const duet_params *params, const struct device *first) {
                     "found one of them on device: %s",
                     device_name(first), device_name(found));
     if (params->reducer)
-        return fail(ERR_USAGE, "DataParallel: the parameters have a duet_ddp: free it first");
+        return fail(ERR_USAGE, "DataParallel: a duet_ddp uses the parameters: free it first");
     if (params->sync)
         return fail(ERR_USAGE, "SyncBatchNorm is only supported within "
                                "torch.nn.parallel.DistributedDataParallel: make parameters that "

@@ -141,8 +141,8 @@ static int check_inputs(const struct duet_data_parallel *m, const duet_tensor *c
     if (m->forward_multi) return OK;
     if (inputs > 1 || outputs > 1)
         return fail(ERR_USAGE,
-                    "DataParallel: %d inputs, %d outputs for a forward function of one "
-                    "each: give forward_multi in its place",
+                    "DataParallel: %d inputs, %d outputs for a forward function of one each: give "
+                    "forward_multi instead",
                     inputs, outputs);
     if (x[0]->t.dtype == DTYPE_F32) return OK;
     return fail(ERR_USAGE, "DataParallel: x is of type %s: must be float32",
@@ -169,7 +169,7 @@ int data_parallel_begin_backward(struct duet_data_parallel *m, const duet_tensor
                                  int count) {
     if (!m->can_go_back)
         return fail(ERR_USAGE,
-                    "DataParallel: backward without a forward in DUET_TRAIN since the last one");
+                    "DataParallel: backward: no forward in DUET_TRAIN since the last backward");
     CHECK(dp_begin(&m->dp, m->shares ? m->shares->step : NO_STEP, 1));
     if (!m->in_forward) CHECK(data_parallel_check_grads(m, grads, count));
     m->can_go_back = 0;

@@ -105,10 +105,10 @@ int group_call_exchange(const duet_group *group, struct group_call *call, const 
     }
     CHECK(check_memory(name, "output", output, input, -1));
     if (tensor_count(&output->t) != call->count)
-        return fail(ERR_USAGE,
-                    "%s: output tensor of %zu elements for an input of %zu: must be of "
-                    "one size",
-                    name, tensor_count(&output->t), call->count);
+        return fail(
+            ERR_USAGE,
+            "%s: output tensor of %zu elements for an input of %zu: must have the same size", name,
+            tensor_count(&output->t), call->count);
     if (call->count % (size_t)n)
         return fail(ERR_USAGE, "%s: %zu elements for %d ranks: give a multiple", name, call->count,
                     n);

@@ -24,7 +24,7 @@ struct group *group_of(const duet_group *group) {
 static int check_timeout(const char *what, double timeout_s) {
     return timeout_s >= 0 && timeout_s <= 1e9
                ? OK
-               : fail(ERR_USAGE, "%s: timeout %g: give seconds, or 0 for the usual one", what,
+               : fail(ERR_USAGE, "%s: timeout %g: give seconds, or 0 for the default", what,
                       timeout_s);
 }
 

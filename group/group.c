@@ -209,8 +209,8 @@ int group_new(struct group **out, struct group *world, const int *ranks, int n, 
     CHECK(check_ranks(world, ranks, n));
     if (world->n != comm_world_size(world->job->comm))
         return fail(ERR_USAGE,
-                    "new group: of %d ranks out of %d: make it of the group of all ranks", world->n,
-                    comm_world_size(world->job->comm));
+                    "new group: the group has %d of %d ranks: call it on the group of all ranks",
+                    world->n, comm_world_size(world->job->comm));
     CHECK(enter_group(world, "new group"));
     for (int i = 0; i < n; i++)
         some.ranks[i] = world->ranks[ranks[i]];

@@ -51,8 +51,8 @@ static int differ(const struct work *work, int from, int to, size_t gives, size_
     struct group *g = work->group;
     CHECK(announcer_look_back(&g->announcer, work->number));
     int code = fail(ERR_FAILED,
-                    "rank %d: %s #%llu: rank %d gives rank %d %zu elements, which expects %zu: the "
-                    "split sizes of the two must be the same",
+                    "rank %d: %s #%llu: rank %d sends rank %d %zu elements, but that rank expects "
+                    "%zu: their split sizes must agree",
                     g->ranks[g->rank], window_name(work->call.what),
                     (unsigned long long)work->number, g->ranks[from], g->ranks[to], gives, expects);
     comm_abort(g->job->comm, code, error_message());

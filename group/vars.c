@@ -90,7 +90,7 @@ duet_var *duet_var_all_reduce(duet_tape *t, duet_group *group, duet_var *x) {
 duet_var *duet_var_all_gather(duet_tape *t, duet_group *group, duet_var *x) {
     if (!(x = taken(t, group, x, "var all_gather"))) return NULL;
     if (x->value.rank != 2) {
-        tape_fail(t, fail(ERR_USAGE, "var all_gather: a var of rank %d: must be 2, (N,M)",
+        tape_fail(t, fail(ERR_USAGE, "var all_gather: a var with %d dimensions: must have 2, (N,M)",
                           x->value.rank));
         return NULL;
     }

@@ -156,7 +156,7 @@ static int misuse(int number, void *context) {
     HOLDS(duet_ddp_create(&other, NULL, r.alone, NULL) == DUET_USAGE && !other);
     HOLDS(duet_ddp_create(&other, r.group, NULL, NULL) == DUET_USAGE);
     HOLDS(duet_ddp_create(&other, r.group, r.ours, NULL) == DUET_USAGE);
-    HOLDS(strstr(duet_error(), "have one already"));
+    HOLDS(strstr(duet_error(), "already have a duet_ddp"));
     HOLDS(duet_ddp_create(&other, r.group, r.alone, &bad) == DUET_USAGE);
     HOLDS(duet_ddp_create(&other, r.group, r.alone, &unknown) == DUET_USAGE);
     HOLDS(duet_tape_accumulate(r.tape, 0) == DUET_USAGE);

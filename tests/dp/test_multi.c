@@ -272,7 +272,7 @@ Test(api_multi, a_failure_names_its_replica, .timeout = 60) {
         w.how = ways[i].how;
         cr_assert_neq(forward(&w, w.inputs, 3, OUTPUTS), DUET_OK);
         MUST_SAY(ways[i].words);
-        MUST_FAIL(duet_data_parallel_backward(w.dp, NULL, 0), DUET_USAGE, "without a forward");
+        MUST_FAIL(duet_data_parallel_backward(w.dp, NULL, 0), DUET_USAGE, "no forward in");
     }
     w.how = RIGHT;
     cr_assert_eq(forward(&w, w.inputs, 3, OUTPUTS), DUET_OK); /* nothing was damaged */

@@ -150,7 +150,7 @@ Test(api_data_parallel, a_failure_names_its_replica, .timeout = 60) {
     w.wrong = (struct wrong){.samples = 1, .how = OTHER_SHAPE};
     cr_assert_neq(duet_data_parallel_forward(w.dp, &x, 1, &out, 1, DUET_TRAIN), DUET_OK);
     MUST_SAY("Gather got an input of invalid size: got [1, 70], but expected [1, 3]");
-    MUST_FAIL(duet_data_parallel_backward(w.dp, NULL, 0), DUET_USAGE, "without a forward");
+    MUST_FAIL(duet_data_parallel_backward(w.dp, NULL, 0), DUET_USAGE, "no forward in DUET_TRAIN");
     w.wrong = (struct wrong){0};
     compare_step(&w, tape_step, 0, 10); /* nothing was damaged */
     duet_tensor_free(x);

@@ -101,13 +101,13 @@ Test(api_data_parallel_misuse, wrong_arguments_are_refused, .timeout = 60) {
     MUST_FAIL(duet_data_parallel_forward(w.dp, &y, 1, &out, 1, DUET_TRAIN), DUET_USAGE,
               "must be float");
     MUST(duet_data_parallel_forward(w.dp, &x, 1, &out, 1, DUET_EVALUATE));
-    MUST_FAIL(duet_data_parallel_backward(w.dp, &out, 1), DUET_USAGE, "without a forward");
+    MUST_FAIL(duet_data_parallel_backward(w.dp, &out, 1), DUET_USAGE, "no forward in DUET_TRAIN");
     duet_tensor_free(out);
     MUST(duet_data_parallel_forward(w.dp, &x, 1, &out, 1, DUET_TRAIN));
     MUST_FAIL(duet_data_parallel_backward(w.dp, &far, 1), DUET_USAGE, "cpu(1)");
     MUST_FAIL(duet_data_parallel_backward(w.dp, &x, 1), DUET_USAGE, "must agree");
     MUST(duet_data_parallel_backward(w.dp, &out, 1));
-    MUST_FAIL(duet_data_parallel_backward(w.dp, &out, 1), DUET_USAGE, "without a forward");
+    MUST_FAIL(duet_data_parallel_backward(w.dp, &out, 1), DUET_USAGE, "no forward in DUET_TRAIN");
     duet_tensor_free(out);
     none_left = samples(&w, 0, 0); /* no samples are a batch, too */
     MUST(duet_data_parallel_forward(w.dp, &none_left, 1, &out, 1, DUET_TRAIN));
