@@ -102,8 +102,8 @@ static int parse_options(int argc, char **argv, struct options *o) {
     if (optind < argc)
         return fail(ERR_USAGE, "%s: not understood: -h shows the flags", argv[optind]);
     if (o->from > o->to)
-        return fail(ERR_USAGE, "-b %llu: more than -e %llu: exchange them",
-                    (unsigned long long)o->from, (unsigned long long)o->to);
+        return fail(ERR_USAGE, "-b %llu: more than -e %llu: swap them", (unsigned long long)o->from,
+                    (unsigned long long)o->to);
     if (o->kind != DEVICE_HOST || o->ranks > core_count()) o->pin = 0;
     return OK;
 }

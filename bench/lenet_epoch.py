@@ -113,7 +113,7 @@ def main():
         # the last batch is smaller and is compiled separately
         last = len(images) % BATCH
         torch_epoch(images[:last], labels[:last], forms[form])
-    print("torch %s; epoch of %d pictures, 1 thread each" % (torch.__version__, len(images)))
+    print("torch %s; epoch of %d images, 1 thread each" % (torch.__version__, len(images)))
     for _ in range(rounds):
         ours = duet_epoch()[0]
         line = "Duet %.2f s" % ours

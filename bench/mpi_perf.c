@@ -116,7 +116,7 @@ static int open_object(struct bench *b, struct allreduce **ar, enum allreduce_al
 static int open_bench(struct bench *b) {
     CHECK(group_open(&b->group, 60));
     if (!comm_is_spread(group_comm(b->group)))
-        return fail(ERR_USAGE, "this job is of one machine: mpirun -x DUET_BACKEND=mpi ...");
+        return fail(ERR_USAGE, "this job runs on one machine: use mpirun -x DUET_BACKEND=mpi ...");
     struct device_config config = {.kind = DEVICE_HOST,
                                    .index = group_rank(b->group),
                                    .rank = group_rank(b->group),

@@ -178,7 +178,7 @@ def main():
     options = parser.parse_args()
     parts = [one for one in PARTS if options.only.lower() in one[0].lower()]
     if options.rounds < 1 or not parts:
-        sys.exit("bench-report: --rounds from 1 on, --only a word of a title: "
+        sys.exit("bench-report: --rounds: give 1 or more; --only: give a word of a title: "
                  + "; ".join(one[0] for one in PARTS))
     page, failures = ["# Duet beside what is installed here", ""], 0
     for name, value in facts().items():

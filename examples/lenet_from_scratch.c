@@ -275,7 +275,7 @@ static int train(const struct options *o, struct replica *replicas, duet_loader 
         }
         seconds += duet_time() - start;
         TRY(evaluate_accuracy(&replicas[0], test_iter, &accuracy));
-        printf("epoch %d: loss %.6f over %lld pictures, test acc %.4f\n", epoch + 1,
+        printf("epoch %d: loss %.6f over %lld images, test acc %.4f\n", epoch + 1,
                loss / (double)pictures, (long long)pictures, accuracy);
     }
     int all = epoch * duet_loader_steps(train_iter);

@@ -28,7 +28,7 @@ def _load(source):
         what = " ".join(str(error).split())
         why = ("it holds more than tensors: save model.state_dict()"
                if "Unsupported global" in what or "GLOBAL" in what else
-               "its pickle is of a protocol that torch.load only runs: save it again in Python"
+               "its pickle protocol cannot be read without running code: save it again in Python"
                if "Unsupported operand" in what else
                f"torch.load: {what[:120]}: give a file of torch.save")
         raise DuetError(f"convert: {source}: {why}") from None
@@ -75,7 +75,7 @@ def convert(source, target=None):
     source = pathlib.Path(source)
     target = pathlib.Path(target) if target else source.with_suffix(".safetensors")
     if target == source or (target.exists() and target.samefile(source)):
-        raise DuetError(f"convert: {target}: the file that is read: give another one")
+        raise DuetError(f"convert: {target}: is the file being read: give another one")
     tensors, left_out = _find(source, _load(source))
     arrays = {name: _array(source, name, tensor) for name, tensor in _named(tensors).items()}
     if left_out:
