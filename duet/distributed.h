@@ -250,7 +250,7 @@ int duet_ddp_join(duet_ddp *ddp);
  * its end duet_backward goes through the buckets: it waits for the work, which may be NULL, calls
  * then(bucket, state), unless `then` is NULL, and frees the handle. `then` may begin another call
  * and return duet_bucket_then once more. `bucket` is valid until all of this is done; these
- * functions take that pointer, and no copy of the struct. */
+ * functions take that pointer, not a copy of the struct. */
 struct duet_bucket {
     int index;              /* from 0 */
     int is_last;            /* 1: the last bucket of this backward */

@@ -1,6 +1,6 @@
-/* duet/functions.h: the parts of a forward pass on a tape (duet/core.h), which are parameters and
- * constants as values, layers, functions, arithmetic and losses. Names, defaults and shapes are
- * PyTorch's; N is the number of samples.
+/* duet/functions.h: the parts of a forward pass on a tape (duet/core.h): parameters and constants
+ * as values, layers, functions, arithmetic and losses. Names, defaults and shapes are PyTorch's; N
+ * is the number of samples.
  *
  * This program applies a convolution, a pool and a linear layer to 8 black images. All scores are
  * 0, so the loss is log 10:

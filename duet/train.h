@@ -241,11 +241,10 @@ int duet_dataset_create(duet_dataset **out, const struct duet_data *data);
 
 /* The contents of a set; for NULL all are 0. */
 struct duet_dataset_info {
-    int count; /* samples */
-    int shape
-        [3];     /* channels, height, width: 1, 28, 28 or what the files of `folder` hold; the shape
-                     of your own data is padded with ones */
-    int classes; /* 1 + the largest label, or 0 with targets */
+    int count;    /* samples */
+    int shape[3]; /* channels, height, width: 1, 28, 28 or what the files of `folder` hold; the
+                   * shape of your own data is padded with ones */
+    int classes;  /* 1 + the largest label, or 0 with targets */
 };
 struct duet_dataset_info duet_dataset_info(const duet_dataset *set);
 

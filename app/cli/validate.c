@@ -267,8 +267,8 @@ static void show_cell(const struct held_outs *all, struct trust_cell cell) {
 
 /* Prints the table of clock/trust.c, and how good it is when each row is judged by the others. */
 static void show_trust(const struct held_outs *all) {
-    static const char *const left[LEAVES] = {"without its model on that GPU",
-                                             "without its machine"};
+    static const char *const left[LEAVES] = {"rows of its model on that GPU",
+                                             "rows of its machine"};
     double widths[MOST_ROWS];
     printf("\nerror to expect, by rows held out: nine of ten are below it. known: the machine is\n"
            "calibrated, or the time of one GPU is given\n"
@@ -279,7 +279,7 @@ static void show_trust(const struct held_outs *all) {
                                            .mixed = i / 2 / CLOCK_WAYS % 2,
                                            .way = (enum clock_way)(i / 2 % CLOCK_WAYS),
                                            .informed = !(i % 2)});
-    printf("of %d held-out times are within the error", all->count);
+    printf("of %d held-out times, within the error stated without", all->count);
     for (enum leave leave = 0; leave < LEAVES; leave++) {
         int within = 0, rows;
         for (int i = all->count - 1; i >= 0; i--) {
@@ -287,7 +287,7 @@ static void show_trust(const struct held_outs *all) {
             within += all->row[i].error <= widths[i];
         }
         trust_quantile(widths, all->count); /* sorts `widths` */
-        printf("%s\n  %-30s%d (%.1f %%), its median +-%.0f %%", leave ? ";" : "", left[leave],
+        printf("%s\n  %-30s%d (%.1f %%), median error +-%.0f %%", leave ? ";" : "", left[leave],
                within, 100.0 * within / (all->count ? all->count : 1),
                all->count ? widths[all->count / 2] : 0);
     }
