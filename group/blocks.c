@@ -8,8 +8,8 @@ static int is_part(const duet_tensor *one, const duet_tensor *many, int own) {
 }
 
 /* `other` must be a tensor of the same type and kind of device as `one`, and share no memory with
- * it; but `one` may be block number `own` of it (-1: none). `which` names it in the message if it
- * is NULL. */
+ * it; but `one` may be block number `own` of it (-1: none). `which` is its name, for the message
+ * that it is missing. */
 static int check_memory(const char *name, const char *which, const duet_tensor *other,
                         const duet_tensor *one, int own) {
     int gpu = group_call_on_gpu(one);

@@ -139,9 +139,9 @@ static int is_repeated(const struct series *all, const struct series *s) {
     return 0;
 }
 
-/* Counts a row a second time. If its series gives the time of one GPU, without that time, except
- * for convolutions under autocast, which may not have been in channels_last. Otherwise, on several
- * GPUs, with the time of one, as by --measured. */
+/* Counts a row a second time. If its series gives the time of one GPU, the clock now ignores it,
+ * except for convolutions under autocast, which may not have been in channels_last. Otherwise rows
+ * of several GPUs are modelled from the time of one, as with --measured. */
 static int hold_out_again(const struct series *s, const struct series_point *p,
                           struct clock_config clock, struct clock_result *result,
                           struct held_outs *all) {

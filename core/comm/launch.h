@@ -65,8 +65,8 @@ struct launch_result {
 /* Runs a job to its end. When it returns no process of the job is left.
  *
  * It has no deadline: ranks that wait for each other have theirs, also at the rendezvous, and ranks
- * that are all stopped or blocked are waited for. Of the time that ranks have to leave, that in
- * which the launcher itself could not run (Ctrl-Z, a machine that stands still) does not count.
+ * that are all stopped or blocked are waited for. The time that ranks have to leave stops while the
+ * launcher itself cannot run (Ctrl-Z, a machine that stands still).
  *
  * Environment of each rank: the caller's, with RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE,
  * MASTER_ADDR and MASTER_PORT as torchrun sets them (no port is opened), OMP_NUM_THREADS=1 unless

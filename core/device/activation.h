@@ -33,8 +33,7 @@
 
 #include "device/elementary.h"
 
-/* Every function. Those up to SIGMOID are activation_reads_result, those from EXP on
- * activation_is_plain. */
+/* All functions. activation_reads_result holds up to SIGMOID, activation_is_plain from EXP on. */
 #define EACH_ACTIVATION(KIND) \
     KIND(RELU)                \
     KIND(TANH)                \

@@ -135,7 +135,7 @@ void stream_set_phase(struct stream *stream, enum phase phase, int32_t step);
 enum phase stream_swap_phase(struct stream *stream, enum phase phase);
 enum phase stream_phase(const struct stream *stream);
 /* Sets, for its span, the ends between which the stream's next work moves data. NULL, as at the
- * start: none. It is for work that the device layer cannot look into. */
+ * start: none. It is for work whose moves the device layer cannot see. */
 void stream_set_ends(struct stream *stream, const struct span_ends *ends);
 /* Waits until all enqueued work is done, and returns its first error. */
 int stream_sync(struct stream *stream);

@@ -92,7 +92,7 @@ void scheduled_copies_input(struct stream *s) {
     s->copies_input = 1;
 }
 
-/* Passes say where an operation begins; every other kernel is one, unless no library has it. */
+/* Passes mark where operations begin; elsewhere each kernel is one, if a library has it. */
 static void take_operations(struct stream *s, enum op op, const struct op_args *args,
                             struct work *w) {
     enum phase phase = s->phase;

@@ -17,8 +17,8 @@ static inline void write_file(const char *name, const unsigned char *header, siz
     cr_assert_eq(fclose(file), 0);
 }
 
-/* Writes a part of a data set as IDX files; it is small enough for sanitizer builds. Of each size
- * only the two low bytes can differ from 0. */
+/* Writes a part of a data set as IDX files; it is small enough for sanitizer builds. Only the two
+ * low bytes of each size can differ from 0. */
 static inline void small_set(const char *images, const char *labels, int count, int train) {
     struct dataset set;
     unsigned char high = (unsigned char)(count >> 8), low = (unsigned char)count;

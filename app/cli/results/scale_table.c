@@ -51,7 +51,7 @@ static void print_head(const struct scale *s) {
     printf("\n");
 }
 
-/* In seven characters. */
+/* Prints a loss in seven characters. */
 static void print_loss(double loss) {
     printf(" %7.*f", loss < 10 ? 5 : loss < 1000 ? 3 : 0, loss);
 }

@@ -45,7 +45,7 @@ static int is_here(const char *address) {
            (inet_pton(AF_INET, address, &a) == 1 && ntohl(a.s_addr) >> 24 == 127);
 }
 
-/* torchrun runs on several machines by the same line on each; this is MPI's way. */
+/* torchrun needs the same command on each machine; with MPI one command starts all ranks. */
 static int check_machines(const struct words *w) {
     char hosts[512], command[1024] = "";
     int here = is_here(w->address), nodes = (int)w->nodes, ranks = (int)w->ranks;

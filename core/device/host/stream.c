@@ -61,7 +61,7 @@ static int may_run(const struct host_stream *s) {
     return s->policy == POLICY_QUEUE || s->finished < s->demanded || s->closing;
 }
 
-/* It wakes the waiters while the lock is free, or they would sleep again, on the lock. */
+/* Wakes the waiters after releasing the lock; otherwise they would sleep again, on the lock. */
 static void *stream_thread(void *argument) {
     struct host_stream *s = argument;
     struct command c;

@@ -28,8 +28,8 @@ int tape_one_segment(const duet_tape *t, const char *op) {
 
 /* ---- sum and mean ---- */
 
-/* An empty sum is 0, and an empty mean is NaN, as in PyTorch. The op goes back from what it made to
- * what it read: a sum by spreading, a spread by summing. */
+/* An empty sum is 0, and an empty mean is NaN, as in PyTorch. The gradient of a sum is a spread,
+ * and that of a spread a sum. */
 static int go_back(duet_tape *t, struct node *n, enum op op) {
     struct op_args args = {.in[0] = n->args.out[0], .out[0] = n->args.in[0], .p = n->args.p};
     args.in[0].data = n->y->grad.data;
@@ -85,8 +85,8 @@ int tape_find_inner_dim(const char *op, const struct tensor *x, int dim, int *at
                 op);
 }
 
-/* Bit d of *chosen: dimension d is one of `dims`, which count from 0, or from -1 backwards. None
- * are all. ERR_USAGE: there is no such dimension, or it is named twice. */
+/* Bit d of *chosen: dimension d is one of `dims`, which count from 0, or from -1 backwards. No dims
+ * means all. ERR_USAGE: there is no such dimension, or it is named twice. */
 static int tape_find_dims(const char *op, const struct tensor *x, const int *dims, int count,
                           unsigned *chosen) {
     *chosen = count ? 0 : (1u << x->rank) - 1;
@@ -168,8 +168,8 @@ static duet_var *transposed_in_groups(duet_tape *t, duet_var *x, const int *orde
 }
 
 /* order has the dimensions of x, counted from 0. That of the samples must not move among several
- * virtual devices. If rows stay rows, the result may stay images; otherwise the next op will not
- * take them in N16. */
+ * virtual devices. If rows stay rows, the result may stay an image; otherwise the next op would
+ * refuse N16. */
 static duet_var *permute(duet_tape *t, const char *op, duet_var *x, const int *order) {
     const int last = x->value.rank - 1;
     if (order[0] && (tape_mixes_samples(t, op) || tape_fail(t, tape_one_segment(t, op))))

@@ -115,7 +115,7 @@ static int align(duet_tape *t, duet_var *x[OPERANDS]) {
 }
 
 /* The mask as the op sees it: G of them (L or 1, S), each shared by neighbours. Its leading
- * dimensions other than 1 must be consecutive: (N,1), (1,H), (N,H) and none are accepted. */
+ * dimensions other than 1 must be consecutive: (N,1), (1,H), (N,H) or none at all. */
 static int see_mask(const struct tensor *mask, const struct tensor *q, int keys,
                     struct op_args *args) {
     int rank = q->rank, first = rank, last = -1, masks = 1, shared = 1, fits = mask->rank >= 2,

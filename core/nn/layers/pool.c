@@ -134,7 +134,7 @@ duet_var *duet_pad2d(duet_tape *t, duet_var *x, int left, int right, int top, in
     return pad(t, x, (struct pad_sides){left, right, top, bottom}, (float)value);
 }
 
-/* By PyTorch's rule every window has a pixel of the picture. */
+/* By PyTorch's rule every window has a pixel of the image. */
 static int refuse_side(duet_tape *t, int size, int stride, int padding) {
     if (tape_beyond(t, "pooling", "size", size, 1) ||
         tape_beyond(t, "pooling", "stride", stride, 1) ||

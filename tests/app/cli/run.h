@@ -126,7 +126,7 @@ static inline void cli_put(const char *path, const char *text) {
 
 /* ---- one command ---- */
 
-/* 1 if this subcommand takes --device. Of a flag given twice the last one counts, so a test may
+/* 1 if this subcommand takes --device. If a flag is given twice, the last one counts, so a test may
  * still give another. */
 static inline int cli_takes_device(const char *command) {
     return !strcmp(command, "train") || !strcmp(command, "compare") ||
@@ -283,8 +283,8 @@ static inline int cli_is_progress(const char *line) {
     return !strncmp(line, "epoch: ", 7);
 }
 
-/* Splits standard error into c->err and c->progress. Of a line that was rewritten in
- * place, and of one that ends as on a terminal, counts what stands there in the end. */
+/* Splits standard error into c->err and c->progress. A line that is rewritten in place, as on a
+ * terminal, counts only as it reads in the end. */
 static inline void cli_split(struct cli *c, const char *text) {
     FILE *file[2];
     size_t bytes[2];

@@ -87,8 +87,8 @@ static const char *words(const char *options) {
     "--dataset synthetic --shape 1x9x8 --samples 22 --virtual-devices 4 --batch-size 8 --lr " \
     "0.05 --seed 3 --epochs 1 "
 
-/* The matrix: what is trained, and in which ways, by kind of test. In the short form most
- * kinds are their first row. */
+/* The matrix: what is trained, and in which ways, by kind of test. The short form runs only the
+ * first row of most kinds. */
 enum kind { OPTIONS, ALGORITHMS, EIGHT_PARTS, OPTIMIZERS, LAST_BATCHES, SUMS, NORMS, DRAWN };
 static const struct row {
     enum kind kind;

@@ -128,7 +128,7 @@ Test(report_collective, large_data_too, .timeout = 60) {
 
 /* ---- bytes ---- */
 
-/* Any ranks, any size: to the byte. Of chunks of equal length also the textbook's. */
+/* Any ranks, any size: to the byte. Chunks of equal length also follow the textbook. */
 Test(report_collective, bytes_are_those_of_the_formulas, .timeout = 60) {
     const char *word;
     for (int n = 1; n <= 64; n += n < 10 || test_short() ? 1 + 8 * test_short() : 7) {

@@ -112,7 +112,7 @@ static int step(const struct run *r, const duet_tensor *x, const duet_tensor *y,
     return code ? code : duet_sgd(r->params, 0.5, 1);
 }
 
-/* Two epochs; `ahead`: by the loader's tensors. Of the first epoch two batches are left out. */
+/* Two epochs; `ahead`: by the loader's tensors. Two batches of the first epoch are left out. */
 static void train(const struct run *r, int ahead, int workers, float *weights) {
     struct duet_loader_options options = {.batch_size = BATCH,
                                           .shuffle = DUET_SHUFFLE,

@@ -145,7 +145,7 @@ DUET_HD uint32_t planes_source(int k, const struct planes *q, const struct plane
     return n * (uint32_t)q->from.channels * q->from.pixels + y * (uint32_t)q->from.width + x;
 }
 
-/* The offset in the piece of a pixel's first tap. It is any offset for a pixel beyond the last. */
+/* The offset in the piece of a pixel's first tap. For a pixel beyond the last it is arbitrary. */
 DUET_HD uint32_t planes_pixel(const struct planes *q, const struct planes_range *r, uint32_t col) {
     uint32_t pixel, column, n, row;
     if (col > r->last) return 0;

@@ -36,8 +36,8 @@ static inline struct conv_shape conv_shape_of(enum op op, const struct op_args *
 }
 
 /* Compares the products of Winograd's tiles and of direct sums: work on tiles that hang over the
- * image's edge is partly wasted. Tiles of 4 x 4 have to be several, since each of their 36 places
- * reads filters of its own. */
+ * image's edge is partly wasted. There must be several tiles of 4 x 4, since each of their 36
+ * places reads its own filters. */
 static inline enum conv_way winograd_way(int height, int width, size_t filters) {
     int tiles = ((height + 3) / 4) * ((width + 3) / 4),
         two = 16 * ((height + 1) / 2) * ((width + 1) / 2);

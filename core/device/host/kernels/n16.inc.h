@@ -30,7 +30,7 @@ CONV2D(forward)
 CONV2D(backward_data)
 CONV2D(backward_weight)
 
-/* With the prefix of kernels that also take PLAIN operands. */
+/* The third word is the prefix of the kernels for PLAIN operands. */
 #define EACH_OF_N16(KERNEL)                                                   \
     KERNEL(TO_N16, to_n16, reference)                                         \
     KERNEL(TO_PLAIN, to_plain, reference)                                     \

@@ -90,8 +90,8 @@ INLINE void direct_tile(const struct direct *s, const struct direct_row *r, int 
 EACH_TILE(DIRECT_TILE)
 #define DIRECT_NAME(T) direct_tile_##T,
 
-/* FORWARD_CHANNELS channels from `first` of `count` on; w, y and start are those of channel 0,
- * start NULL: 0. */
+/* Sets up FORWARD_CHANNELS of `count` channels, from `first` on; w, y and start are those of
+ * channel 0. start NULL: 0. */
 INLINE void direct_channels(struct direct_row *r, int first, int count, const float *w,
                             size_t filter, float *y, size_t y_plane, const float *start) {
     for (int i = 0; i < FORWARD_CHANNELS; i++) {

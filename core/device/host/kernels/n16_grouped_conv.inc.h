@@ -156,7 +156,7 @@ INLINE void run_tiles(const struct window_row *r, const struct line *l, int taps
     }
 }
 
-/* Computes those of the pixels at .. end-1 that a line has. */
+/* Computes the pixels at .. end-1 of a line, as far as it has them. */
 static void run_line(const struct window_row *r, const struct line *l, int at, int end,
                      float start) {
     if (end > l->count) end = l->count;

@@ -2,11 +2,11 @@
  *
  * A block of b lies in panels on the stack: MATMUL_WIDTH columns and MATMUL_DEPTH rows, which stay
  * in the second-level cache. A panel holds PANEL_COLUMNS columns, one row after the other,
- * whichever way b is stored. The rows of a pass by, a tile of MATMUL_ROWS at a time, whose part of
- * a stays in the nearest cache while all panels meet it. A vector is LANES neighbours of a row of
- * y, and an element of a is a number broadcast, as in the weight gradient of a linear layer. Every
- * element of y adds its products in the order of k, one by one, so the bits do not depend on the
- * tiles. */
+ * whichever way b is stored. Tiles of MATMUL_ROWS rows of a follow one another, and each stays in
+ * the nearest cache while all panels are multiplied with it. A vector is LANES neighbours of a row
+ * of y, and an element of a is broadcast to all lanes, as in the weight gradient of a linear layer.
+ * Every element of y adds its products in the order of k, one by one, so the bits do not depend on
+ * the tiles. */
 
 enum { MATMUL_DEPTH = 256, MATMUL_WIDTH = 8 * PANEL_COLUMNS };
 enum { MATMUL_ROWS = ACCUMULATORS >= 28 ? 12 : 6 };
@@ -51,9 +51,9 @@ static void matmul_panel(const struct matmul *m, int k0, int k1, int first, floa
             panel[(size_t)(k - k0) * PANEL_COLUMNS + j] = m->b[(size_t)(first + j) * b_i + k];
 }
 
-/* packed[k - k0][r] = a(i + r, k). Returns NULL, and a is read directly, if no whole tile is left,
- * or unless the lines of a that a tile reads are half a page apart: then all of them fall into a
- * few sets of the cache, which hold only some. */
+/* packed[k - k0][r] = a(i + r, k). Packs only whole tiles whose lines of a are half a page apart:
+ * these lines share a few sets of the cache, which hold only some of them. Otherwise it returns
+ * NULL, and a is read directly. */
 static const float *matmul_pack(const struct matmul *m, int k0, int k1, int i, float *packed) {
     const float *a = m->a + (size_t)i * m->a_i + (size_t)k0 * m->a_k;
     size_t apart = m->a_k == 1 ? m->a_i : m->a_k, k = 0, count = (size_t)(k1 - k0);

@@ -104,7 +104,7 @@ INLINE void pool_forward(const struct pool *s, const float *x, float *y, const i
 }
 
 /* `apart` 1: the windows are side by side, so each pixel of dx is written once; 0: each window adds
- * its share. Of a mean without a relu there is no x. */
+ * its share. A mean without a relu has no x. */
 INLINE void pool_backward(const struct pool *s, const float *x, const float *dy, float *dx,
                           const int max, const int rows, const int columns, const int apart,
                           const int relu) {

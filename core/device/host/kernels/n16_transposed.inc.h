@@ -7,9 +7,9 @@
  * are innermost. A vector then holds the sums of several channels, and a number of dy is broadcast.
  * No lanes need to be added at the end.
  *
- * The names are those of the products at any number of `places`, which are the taps here, and the
- * places of n16_winograd_weight.inc.h: du = sum of e v. A block is TRANSPOSED_PIXELS pixels, of
- * any groups. A sum goes pixel by pixel and sample by sample through a block, then block by block,
+ * The names suit products at several `places`: here the taps, in n16_winograd_weight.inc.h the
+ * places of a tile. At each place du = sum of e v. A block is TRANSPOSED_PIXELS pixels, of any
+ * groups. A sum goes pixel by pixel and sample by sample through a block, then block by block,
  * whatever the width of the vectors. Lanes past the segment's end are zero in dy and add
  * nothing. */
 

@@ -38,8 +38,8 @@ static winograd_matrix winograd_a[] = {
     {{-1}, {1, 1}, {0, 1}},
     {{1}, {1, 3 / 4.f, 9 / 16.f, 27 / 64.f}, {1, 3 / 2.f, 9 / 4.f, 27 / 8.f}, {0, 0, 0, 1}}};
 
-/* The sum of factor[i * stride] * in[i] for i = first, first + step, ... below `end`. The last one,
- * whose factor is often 1, begins, so that all others are multiply-adds. */
+/* The sum of factor[i * stride] * in[i] for i = first, first + step, ... below `end`. The sum
+ * begins with the last term, whose factor is often 1; the others are multiply-adds. */
 INLINE vec winograd_sum(const float *factor, const int stride, const int first, const int step,
                         const int end, const vec *in) {
     vec sum = splat(0);
@@ -146,7 +146,7 @@ void OF_ISA(winograd_filters)(int M, const float *w, int first, int second, int 
 /* ---- v ---- */
 
 /* The position of a tile of S x S pixels: its first pixel in a plane, as an offset, and a bit for
- * each of its pixels that is inside the picture. */
+ * each of its pixels that is inside the image. */
 struct winograd_place {
     ptrdiff_t corner;
     uint64_t inside;
@@ -161,7 +161,7 @@ static struct winograd_place winograd_place(int side, int height, int width, int
     return place;
 }
 
-/* Its pixels in one plane; 0 outside the picture. */
+/* Its pixels in one plane; 0 outside the image. */
 INLINE void winograd_patch(const int S, const float *plane, int width,
                            const struct winograd_place *place, vec d[6][6]) {
     const float *corner = plane + place->corner;

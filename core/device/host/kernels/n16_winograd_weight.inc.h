@@ -42,7 +42,7 @@ INLINE void winograd_transposed(const int M, const struct winograd_weight *s, in
     }
 }
 
-/* e = A dy AT of tile `t` of the block, of output o; dy is 0 outside the picture. */
+/* e = A dy AT of tile `t` of the block, of output o; dy is 0 outside the image. */
 INLINE void winograd_gradient(const int M, const struct winograd_weight *s, int t, int o) {
     size_t row = (size_t)s->conv->out_width * GROUP, step = s->sums.e_step;
     const float *dy = s->tile[t].dy + o * plane(s->conv->out_height, s->conv->out_width);

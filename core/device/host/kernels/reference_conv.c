@@ -10,7 +10,7 @@
 #include "device/host/kernels/reference.h"
 
 /* The input row (side 0) or column (1) below tap `tap` of output p; below 0 or not below `inputs`
- * outside of the picture. */
+ * outside of the image. */
 static int input_of(const struct conv_args *s, int side, int p, int tap) {
     return p * s->stride[side] - s->padding[side] + tap * s->dilation[side];
 }

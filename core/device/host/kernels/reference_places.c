@@ -17,7 +17,7 @@ void reference_gather_rows(const struct op_args *a) {
     }
 }
 
-/* The index that `at` means among `count`; -1: none. */
+/* The index that `at` stands for, below `count`; -1: none. */
 static inline int place_of(float at, int count) {
     int place = index_of_float(at);
     return place < count ? place : -1;
