@@ -106,7 +106,7 @@ def compare(exact, want, got):
 
 
 def compare_parts(same, want, got):
-    """As compare, where a line `...` of the page stands for any lines, each time for the fewest."""
+    """Like compare, but `...` in the page stands for any lines, as few as possible."""
     at, free, parts = 0, False, [[]]
     for line in want:
         if line == "...":

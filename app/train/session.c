@@ -77,7 +77,7 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
     if (is->channels == first->channels && is->height == first->height && is->width == first->width)
         return OK;
     return fail(ERR_FAILED,
-                "test images of %s: %s, the training images %s: give files of one data set",
+                "test images of %s are %s, the training images %s: give files of one data set",
                 set->name, sample_shape_text(is, text[0]), sample_shape_text(first, text[1]));
 }
 

@@ -75,7 +75,7 @@ static inline void model_free(struct model *m) {
     free(m);
 }
 
-/* Lays out events and flags. To be called after any change of the plans. */
+/* Lays out events and flags. Call it after any change of the plans. */
 static inline void model_prepare(struct model *m) {
     memset(m->flags, 0, sizeof m->flags);
     for (int r = 0; r < m->n; r++) {
@@ -109,8 +109,8 @@ struct access {
     uint64_t from, to;
 };
 
-/* A broadcast is not counted: see allreduce/plans/copies.c; nor is what goes through windows and is
- * no allreduce: group/plans/windows.c. A mailbox does not alternate. Eager calls take a slot each.
+/* Broadcasts are not counted (allreduce/plans/copies.c), nor calls through windows other than
+ * allreduces (group/plans/windows.c). A mailbox does not alternate. Eager calls take a slot each.
  */
 static inline int half_of(const struct model *m, const struct event *e) {
     int counted = 0;

@@ -70,11 +70,11 @@ static inline int uneven_at(enum collective what, int call, int from, int to) {
     return (int)at;
 }
 
-/* `slices` of calls that are cut otherwise: blocks of lengths of their own; an eager call, through
- * two slots in turn. */
+/* Values of `slices` for calls that are cut otherwise: blocks of different lengths; an eager call,
+ * through two slots in turn. */
 enum { UNEVEN = 0, SLOTS = -1 };
 
-/* Of a window of COUNT elements, in `slices` pieces; of a mailbox, in two more than it holds. */
+/* A window of COUNT elements has `slices` pieces, a message two more than a mailbox holds. */
 static inline int build_windowed(struct plan *plan, struct kind kind, int n, int rank, int root,
                                  int slices, int call) {
     enum collective what = kind.what;

@@ -75,7 +75,7 @@ static inline int rank_open(struct rank *r, struct job *job, size_t count) {
                         MEM_GRADS);
 }
 
-/* As a program's main ends: a failure is told to the job and to the page. Returns the exit
+/* Ends as a program's main does: reports a failure to the job and to the page. Returns the exit
  * status. */
 static inline int rank_close(struct rank *r, int code) {
     struct page *page = r->job->page;

@@ -25,7 +25,7 @@ static void count_items(int steps, const char *const kinds[2], int count[2]) {
     cli_free(&c);
 }
 
-/* Of 16 batches. Neither 5 nor 7 is a power of two, so both runs read the logs equally often. */
+/* 5 and 7 of 16 batches: neither is a power of two, so both runs read the logs equally often. */
 CliTest(emulated_train, a_step_brings_its_batch_alone, 60) {
     static const char *const kinds[2] = {": copy\n", "write_value"};
     int five[2], seven[2];

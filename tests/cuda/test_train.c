@@ -98,7 +98,7 @@ static void near_the_cpu(const char *common, const char *options) {
                   "%s: step %d: loss %.9g, on the cpu %.9g", options, i, cuda[i], cpu[i]);
 }
 
-/* In the run by itself streams are late, and the host cannot reach device memory: a missing wait or
+/* In the single run streams are late, and the host cannot reach device memory: a missing wait or
  * a pointer followed on the wrong side shows. */
 static void run_row(const struct row *r) {
     static const char common[] = "--virtual-devices 4 --quiet --lr 0.05 --seed 3";

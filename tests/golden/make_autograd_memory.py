@@ -104,7 +104,7 @@ class Resized(Memory):
 # ---- the models ----
 
 class Lenet(nn.Module):
-    """Of "Dive into Deep Learning" 13.5."""
+    """The LeNet of "Dive into Deep Learning" 13.5."""
 
     def __init__(self):
         super().__init__()
@@ -118,7 +118,7 @@ class Lenet(nn.Module):
 
 
 class Residual(nn.Module):
-    """Of "Dive into Deep Learning" 8.6."""
+    """The ResNet block of "Dive into Deep Learning" 8.6."""
 
     def __init__(self, into, out, halves):
         super().__init__()
@@ -134,7 +134,7 @@ class Residual(nn.Module):
 
 
 def resnet18():
-    """Of 13.6."""
+    """The ResNet-18 of 13.6."""
     blocks = []
     for into, out in ((64, 64), (64, 128), (128, 256), (256, 512)):
         blocks += [Residual(into, out, into != out), Residual(out, out, False)]
@@ -143,7 +143,7 @@ def resnet18():
 
 
 class Bottleneck(nn.Module):
-    """Of torchvision's ResNet-50."""
+    """The bottleneck of torchvision's ResNet-50."""
 
     def __init__(self, into, width, stride):
         super().__init__()

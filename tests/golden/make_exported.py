@@ -57,7 +57,7 @@ nets.NETS["weight_norms"] = WeightNorms, (2, 6, 6)
 
 
 def loss_and_gradients(name, net, dtype):
-    """Of the samples of --dataset random, as docs/models.md says that they are drawn."""
+    """The samples of --dataset random, drawn as docs/models.md says."""
     net = net.to(dtype).train()
     torch.manual_seed(0)
     x = nets.samples(name, SAMPLES)

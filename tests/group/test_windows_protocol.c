@@ -81,7 +81,7 @@ static int heard_before(const struct plan *plan, int i, int peer) {
     return 0;
 }
 
-/* Of an eager call, a turn's wait for a rank that does not read this rank's slot, or that this rank
+/* In an eager call a turn's wait for a rank that does not read this rank's slot, or that this rank
  * hears in every call, is needed only between calls of different kinds. A rank that gives and takes
  * nothing waits at the end until the others make the same call: tests/group/test_uneven.c. */
 static int heard_in_calls(const struct plan *plan, int i, int peer) {

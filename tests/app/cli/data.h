@@ -39,7 +39,7 @@ static inline void put_labels(const char *path, uint32_t magic, uint32_t said, i
     fclose(f);
 }
 
-/* Makes the folder "d" with a whole data set of `train` training and `test` test pictures. */
+/* Makes the folder "d" with a whole data set of `train` training and `test` test images. */
 static inline void put_data(int train, int test) {
     cr_assert(mkdir("d", 0777) == 0 || errno == EEXIST);
     cr_assert_eq(system("rm -f d/*"), 0);

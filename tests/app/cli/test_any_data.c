@@ -55,7 +55,7 @@ CliTest(cli_any_data, a_model_that_fits_these_files_alone, 100) {
 }
 
 /* Writes the file "own.safetensors": 45 samples of 2 x 7 numbers with labels of 3 classes, and 9
- * for the test; `last` stands for the last class, and labels are of 8 bytes where `wide` is 1. */
+ * for the test; `last` stands for the last class, and labels have 8 bytes if `wide` is 1. */
 static void put_tensors(int last, int wide) {
     enum { TRAIN = 45, TEST = 9, NUMBERS = 14, CLASSES = 3 };
     const int each = wide ? 8 : 4;

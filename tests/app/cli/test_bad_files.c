@@ -32,7 +32,7 @@ CliTest(cli_bad_files, pictures, 300) {
 }
 
 /* Test images that are larger or smaller than those for training, or have as many pixels in
- * another shape. Read in their shape they would be read across rows or beyond their end. */
+ * another shape. Read in the wrong shape they would be read across rows or too far. */
 CliTest(cli_bad_files, pictures_of_two_sizes, 120) {
     static const int sizes[][2] = {{32, 32}, {14, 56}, {28, 27}};
     for (int i = 0; i < 3; i++) {

@@ -16,8 +16,8 @@
 #define SMALL_DATA "--model small --dataset synthetic --shape 1x9x8 --samples 22"
 #define SMALL_RUN SMALL_DATA REST
 
-/* Cut by devices each mode normalises other shares; synchronised it does not, but sums are
- * added in another order, and the biases in front of a norm have gradients of rounding alone. */
+/* Without virtual devices each mode normalises other shares. With SyncBatchNorm it does not, but
+ * adds in another order, and biases before a norm have gradients of rounding alone. */
 CliTest(cli_batch_norm, without_virtual_devices, 300) {
     put_norm_model("small");
     static const char line[] = "compare --devices 2 " SMALL_DATA
@@ -36,8 +36,8 @@ CliTest(cli_batch_norm, the_proof_looks_at_buffers, 300) {
              "compare --devices 2 " SMALL_RUN " --steps 2 --sync-bn");
 }
 
-/* PyTorch's names, an I64 without dimensions, every tensor aligned; and evaluation by a file's
- * statistics is that of the run that wrote it. */
+/* PyTorch's names, an I64 without dimensions, every tensor aligned; and evaluation with a file's
+ * statistics gives the result of the run that wrote it. */
 CliTest(cli_batch_norm, a_file_holds_the_buffers, 120) {
     if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
     struct safetensors s;

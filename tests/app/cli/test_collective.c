@@ -81,8 +81,8 @@ CliTest(cli_collective, long_ones_are_folded, 60) {
     cli_says(0, "!...", "collective --ranks 16 --full --bytes 1K");
 }
 
-/* The picture names what it shows and has an arrow for each move. A PNG is next to it where
- * rsvg-convert is installed, and else a line says that it does not. */
+/* The picture names what it shows and has an arrow for each move. A PNG is next to it if
+ * rsvg-convert is installed; otherwise a line says that there is none. */
 CliTest(cli_collective, picture, 60) {
     struct cli c;
     cli_run(&c, "collective --ranks 3 --bytes 192 --pictures slides");

@@ -134,8 +134,8 @@ CliTest(cli_estimate, says_that_it_is_computed, 60) {
              "--dataset random --shape 3x224x224 --classes 1000 --device-memory 6600M");
 }
 
-/* A model of the house, described by its numbers: its two tensors have 100 elements each, as
- * the two pieces of 200. All that does not follow from its layers is the same. */
+/* A built-in model, described by its numbers: its two tensors have 100 elements each, like the two
+ * pieces of 200. All that does not follow from its layers is the same. */
 CliTest(cli_estimate, of_a_described_model, 60) {
     static const char *const same_keys[] = {"memory_at_peak_by_cause/params",
                                             "memory_at_peak_by_cause/grads",
@@ -217,8 +217,8 @@ CliTest(cli_estimate, a_model_that_does_not_suit_its_samples, 60) {
               "estimate --model net.duet --dataset random --shape 12 --classes 4");
 }
 
-/* torchvision's nets have samples and classes of their own, and hold what the texts hold that
- * duet.export writes of them, with torch 2.15 and a batch of 64. */
+/* torchvision's nets have their own samples and classes, and need the memory of the model files
+ * that duet.export writes from them, with torch 2.15 and a batch of 64. */
 CliTest(cli_estimate, nets_of_torchvision, 60) {
     static const char *const names[] = {"torchvision-resnet18", "vgg16", "resnet50"};
     static const int64_t exported[] = {0, 5261924096, 5790465280};

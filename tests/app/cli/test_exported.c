@@ -10,9 +10,9 @@
 #define FOLDER "golden/exported/"
 #define FACTS FOLDER "facts.txt"
 
-/* Of a loss compared with PyTorch's float64. A gradient may be so many times farther from float64's
- * than PyTorch's own float32, which is itself a matter of luck, and this part of its size; one that
- * consists of roundings alone is less than NO_GRADIENT. */
+/* Errors against PyTorch's float64: of a loss; of a gradient, TIMES that of PyTorch's own float32,
+ * which is a matter of luck, and PART of the gradient's size. A gradient that consists of roundings
+ * alone is less than NO_GRADIENT. */
 static const double LOSS_TOLERANCE = 2e-6, TIMES = 2, PART = 1e-6, NO_GRADIENT = 5e-7;
 
 /* A step of length L turns weights F into F - L g, so (F - G) / L is the gradient, to a

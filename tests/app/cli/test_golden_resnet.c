@@ -11,8 +11,8 @@
 
 #define FACTS "golden/resnet18.txt"
 
-/* Of a loss; of all gradients together and of each tensor, where PyTorch's own float32 is 2.5e-3
- * and 8e-3 away from its float64, since a ReLU flips here and there; of running statistics. */
+/* Bounds for a loss; for all gradients together and for each tensor, where PyTorch's own float32 is
+ * 2.5e-3 and 8e-3 away from its float64, since some ReLUs flip; for running statistics. */
 static const double LOSS_TOLERANCE = 2e-6, GRADIENTS_TOLERANCE = 1e-2, GRADIENT_TOLERANCE = 3e-2,
                     STATISTICS_TOLERANCE = 1e-5, LATER_LOSS_TOLERANCE = 1e-5;
 
@@ -37,7 +37,7 @@ static double distance(const char *kind, int shards, const char *name, const flo
     return apart;
 }
 
-/* The bias of a convolution in front of a norm: the norm takes it away again. */
+/* The bias of a convolution before a norm, which the norm cancels. */
 static int is_zero_by_construction(const char *name) {
     return (strstr(name, "conv") || !strncmp(name, "0.", 2)) && strstr(name, ".bias");
 }

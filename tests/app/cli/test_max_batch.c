@@ -1,4 +1,4 @@
-/* Checks that the largest batch that estimate names trains, and that the next one does not. */
+/* Checks that the largest batch that estimate names can be trained, and the next one cannot. */
 #include "tests/app/cli/json.h"
 
 #define NET "--model simple --dataset random --classes 3000 --devices 3 "

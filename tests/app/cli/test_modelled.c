@@ -6,7 +6,7 @@
 #include "tests/app/cli/trace.h"
 
 /* Mixed precision takes less time and memory than float32, TF32 in products less time than without;
- * what nobody has measured is said to be so. */
+ * what nobody has measured is marked. */
 Test(modelled, precisions, .init = cli_folder_make, .fini = cli_folder_remove, .timeout = 60) {
     static const struct {
         const char *words, *says;
@@ -34,7 +34,7 @@ Test(modelled, precisions, .init = cli_folder_make, .fini = cli_folder_remove, .
               gib[2], gib[4], gib[5]);
 }
 
-/* The per cent beside the row; the output has what `says` has, or has it not behind a '!'. */
+/* Returns the percentage in the row. The output must contain `says`, or with a '!' must not. */
 static int stated(const char *words, const char *row, const char *says) {
     int error = -1, absent = *says == '!';
     char *out = cli_output("estimate --dataset random --devices 1,2 %s", words),
@@ -45,7 +45,7 @@ static int stated(const char *words, const char *row, const char *says) {
     return error;
 }
 
-/* A measured step never widens the error; one that contradicts the clock is said to. Kinds and
+/* A measured step never widens the error; one that contradicts the clock is reported. Kinds and
  * precisions that nobody has measured have no error to state. */
 CliTest(modelled, the_error_says_how_little_is_known, 120) {
     static const char v100[] = "--gpu v100 --machine v100-edr --model bert-base "
@@ -91,8 +91,8 @@ CliTest(modelled, times_of_dp_follow_no_allreduce, 60) {
     free(out[0]), free(out[1]);
 }
 
-/* `duet lesson`: LeNet loses by DP, ResNet-50 gains by both and by DDP more, and BERT on two GPUs
- * over PCIe gains by DDP only. */
+/* `duet lesson`: LeNet loses with DP, ResNet-50 gains with both and more with DDP, and BERT on two
+ * GPUs over PCIe gains with DDP only. */
 CliTest(modelled, lessons_three_models, 60) {
     static const char *const rows[] = {"lenet         2", "resnet50      4", "bert-base     2"};
     double dp[3], ddp[3];

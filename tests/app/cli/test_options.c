@@ -160,8 +160,8 @@ Test(cli_flags, refused_where_a_condition_fails, .timeout = 60) {
     }
 }
 
-/* What needs more than one rule: what commands that train in several modes leave out, and what the
- * command says that to. */
+/* Refusals that need more than one rule: options of modes that a command leaves out, and those that
+ * the command itself excludes. */
 CliTest(cli_flags, refused_beside_others, 60) {
     refused("compare", "--dp-reduce", "--model resnet18 --sync-bn --dp-reduce sharded",
             "with --sync-bn");

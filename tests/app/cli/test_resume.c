@@ -105,7 +105,7 @@ CliTest(cli_resume, convnet_and_lenet, 600) {
     in_every_way("--lr 0.1 --bucket-cap-mb 0.1 --momentum 0.9", 1);
 }
 
-/* Of ten batches an epoch four make an update: an epoch has three updates. */
+/* An epoch has ten batches, four of which make an update: three updates. */
 CliTest(cli_resume, accumulated_gradients, 300) {
     static const struct part parts[] = {
         {"ddp --devices 2", 2}, {"single", 3}, {"dp --devices 4", 7}, {"ddp --devices 4", 0}};

@@ -5,8 +5,8 @@
 
 enum { PICTURES = 130 };
 
-/* The text's training, of which each epoch would take minutes: its seconds have a column. Devices
- * that share GPUs are named, and of several rates the best. */
+/* The tutorial's training, without its minutes per epoch: its seconds have a column. Devices that
+ * share GPUs are named, and so is the best of several rates. */
 CliTest(cli_scale, the_columns_of_long_runs, 60) {
     static double losses[] = {0.0512345678}, accuracy[4][1], valid[4][1];
     struct scale_row rows[4] = {{.bits = SCALE_BITS_FIRST}};

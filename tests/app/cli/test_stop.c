@@ -70,7 +70,7 @@ CliTest(cli_stop, after_a_step, 300) {
     stops("single", SIGTERM, 1, "dp --devices 4");
 }
 
-/* The second signal, not of the same moment, ends the job at once; nothing is written. Rank 0 is
+/* A second signal, at a later moment, ends the job at once; nothing is written. Rank 0 is
  * stopped meanwhile, so that the first cannot be obeyed. */
 CliTest(cli_stop, second_signal, 120) {
     struct cli c;

@@ -103,7 +103,7 @@ CliTest(cli_trace, copies_name_their_ends, 120) {
     json_free(trace), json_free(run);
 }
 
-/* Of a longer run the trace has the first steps, each of them whole. */
+/* The trace of a longer run has the first steps, each of them whole. */
 CliTest(cli_trace, the_first_steps, 120) {
     put_data(8, 4);
     cli_well("train --mode ddp --devices 2 --data-dir d --model mlp --mlp-hidden 1 --batch-size 8 "

@@ -225,7 +225,7 @@ CliTest(cli_train, what_the_json_says, 60) {
     json_free(j);
 }
 
-/* The global batch is so many samples a device, of all devices that the mode has. */
+/* The global batch is that many samples for each device of the mode. */
 CliTest(cli_train, batch_per_device, 60) {
 #define SMALL "--model simple --dataset random --samples 100 --epochs 1 --quiet --json j"
     static const char *const ways[] = {"train --mode single", "train --mode dp --devices 4",

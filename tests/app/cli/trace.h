@@ -9,8 +9,8 @@
 
 enum { TRACK_STEPS = 1, TRACK_COMPUTE, TRACK_COMM, TRACK_COPY, TRACK_HOST };
 
-/* Readers round or cut what they multiply; both must get the same, or slices that touch would
- * overlap, and Perfetto drops a slice that crosses the end of another. */
+/* Some readers round a product, others truncate it; both must get the same, or slices that touch
+ * would overlap, and Perfetto drops a slice that crosses the end of another. */
 static inline int64_t ns_of(const struct json *event, const char *key) {
     double ns = json_double(event, key) * 1000;
     cr_expect_eq(llround(ns), (int64_t)ns, "%s: %.9f", key, ns);

@@ -6,7 +6,7 @@
 #include "tests/app/report/records.h"
 
 /* Spans of one step on every device: forward, backward, and in DDP two allreduces, the first of
- * which lies half beside backward and the second beside nothing. Times in microseconds. */
+ * which overlaps half with backward, and the second with nothing. Times in microseconds. */
 static inline void add_spans(struct run_record *r, int step) {
     int64_t zero = 1000000000 + (int64_t)step * 100000;
     span_log_init(&r->kept, 1);

@@ -20,7 +20,7 @@ struct memory {
     double *of[HOP_BUFFERS][MOST];
 };
 
-/* Whole numbers below 2^20: sums of them are exact. */
+/* Integers below 2^20, whose sums are exact. */
 static double term(int r, size_t i) {
     return (double)(((uint64_t)(r + 1) * 2654435761u + i * 40503u) >> 3 & 0xfffff);
 }

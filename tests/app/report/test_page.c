@@ -49,7 +49,7 @@ static void check_page(struct page *page, const char *has_word, const char *has_
     cr_expect(strstr(text, has_word), "no '%s'", has_word);
     cr_expect(!has_not || !strstr(text, has_not), "'%s'", has_not);
     cr_expect_lt(bytes, 2000000);
-    /* a loss may be NaN, and a table then says so, but no coordinate in a picture */
+    /* a loss in a table may be NaN, but no coordinate of a picture may */
     cr_expect(!strstr(text, "=\"nan") && !strstr(text, "=\"-nan") && !strstr(text, "Mnan") &&
                   !strstr(text, ",nan"),
               "a place is no number");

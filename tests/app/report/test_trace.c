@@ -126,7 +126,7 @@ Test(report_trace, several_runs, .timeout = 30) {
     drop(a), drop(b), drop(c);
 }
 
-/* Of a copy or collective the args name the devices that were read and written. */
+/* The args of a copy or collective name the devices that were read and written. */
 Test(report_trace, ends_of_copies, .timeout = 30) {
     struct run_record *r = make(1);
     add(r, 1, LANE_COMM, PHASE_ALLREDUCE, 0, 1000, 3000, "b");

@@ -58,7 +58,7 @@ static void check(const char *golden, const char *model, int batch, int side, in
     near(golden, "autocast", 0, "peak", p.device[0].total_peak);
 }
 
-/* A text goes by its ops, too: gradients on their way back are half of LeNet's peak. */
+/* A model file counts op by op, too: gradients in backward are half of LeNet's peak. */
 static const char LENET[] = "duet 1\ninput %x: f32[N, 1, 28, 28]\n"
                             "parameter c1.weight: f32[20, 1, 3, 3]\nparameter c1.bias: f32[20]\n"
                             "parameter c2.weight: f32[50, 20, 5, 5]\nparameter c2.bias: f32[50]\n"

@@ -17,7 +17,7 @@ enum { V = 4, ANY = -1 };
 
 static int chunks_swapped;
 
-/* In place of the library's: where it is planted, chunk 0 is added in the order of chunk 1. */
+/* Replaces the library's function: where planted, it adds chunk 0 in the order of chunk 1. */
 #define plan_ring plan_right_ring
 #include "allreduce/plans/ring.c"
 #undef plan_ring
@@ -159,7 +159,7 @@ CliTest(compare, a_rank_that_differs, 120) {
     cr_assert(v.kind == VERDICT_DIFFERENT && v.among_replicas && v.step == 1 && v.device == 3);
 }
 
-/* Lock step finds more than rounding: a rank that brings the gradient of other pictures. */
+/* Lock step finds more than rounding: a rank that brings the gradient of other images. */
 CliTest(compare, lock_step, 120) {
     SKIP_UNDER_THREAD();
     struct run_config config = config_of(4, "direct");
@@ -171,8 +171,8 @@ CliTest(compare, lock_step, 120) {
     cr_assert(v.kind == VERDICT_BEYOND && v.worst > 0.01 && v.in_gradient);
 }
 
-/* Ring and tree have the bits of single and DP, also where each device has two segments and buckets
- * are cut anew; and one chunk that is added in the order of another is found, whatever both are. */
+/* Ring and tree have the bits of single and DP, even if each device has two segments and buckets
+ * are cut anew. A chunk that is added in another chunk's order is found, whichever the two are. */
 CliTest(compare, orders_of_allreduces, 240) {
     static const char *const algorithms[] = {"ring", "tree"};
     for (int devices = 3; devices <= (test_short() ? 3 : 5); devices++)

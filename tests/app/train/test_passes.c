@@ -52,7 +52,7 @@ CliTest(passes, train_as_one_large_batch, 120) {
     }
 }
 
-/* A batch of a step has dropout masks of its own: with the same images in each batch, equal masks
+/* Each batch of a step has its own dropout masks: with the same images in each batch, equal masks
  * would make the losses of all batches equal. */
 CliTest(passes, have_masks_of_their_own, 120) {
     struct run_config one = config_of(MODE_SINGLE, "convnet", 8, 1),

@@ -157,7 +157,7 @@ Test(atomic_file, permissions_stay, .timeout = 30, .init = enter, .fini = leave)
     cr_assert_eq(files_in("."), 2);
 }
 
-/* What was written is kept beside, or dropped where it will soon be written again. */
+/* What was written is kept next to the file, or dropped if it will soon be written again. */
 Test(atomic_file, a_name_that_cannot_be_replaced, .timeout = 30, .init = enter, .fini = leave) {
     for (int disposable = 0; disposable < 2; disposable++) {
         struct atomic_file f;

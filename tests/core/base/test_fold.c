@@ -14,7 +14,7 @@ static void fill(struct rng *r, double *x, int n) {
         x[i] = ldexp(rng_double(r) - 0.5, (int)(rng_u32(r) % 40) - 20);
 }
 
-/* The rule, told with words: "(a+b)" is a sum. */
+/* The rule in words: "(a+b)" is a sum. */
 static void sum_text(char text[][TEXT_BYTES], int to, int from) {
     char sum[2 * TEXT_BYTES + 4];
     snprintf(sum, sizeof sum, "(%s+%s)", text[to], text[from]);

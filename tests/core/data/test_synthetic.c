@@ -74,7 +74,7 @@ Test(synthetic, learnable_but_not_by_one_pixel, .timeout = 60) {
     cr_assert(right > TESTS / 2, "%d of %d right", right, TESTS);
 }
 
-/* Of 10 classes or fewer the labels alone differ; the image of a number is not that of another,
+/* With 10 classes or fewer only the labels differ; the image of a number is not that of another,
  * channels have the same strokes in another strength, and nothing is written beyond the end. */
 Test(synthetic, any_shape_and_number_of_classes, .timeout = 60) {
     enum { N = 300, AROUND = 64 };

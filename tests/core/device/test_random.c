@@ -2,8 +2,8 @@
 #include "base/philox.h"
 #include "tests/core/device/kernels_common.h"
 
-/* Numbers of the words that dropout draws by, compared with the formulas in long double; and
- * whether they are spread as they should be: the bounds are six deviations of such a mean. */
+/* Numbers from the words that dropout uses, too, compared with the formulas in long double; and
+ * their distribution, within six standard deviations of a mean. */
 Test(random_numbers, are_those_of_the_formulas, .timeout = 60) {
     enum { COUNT = 1 << 16 };
     static float y[COUNT];

@@ -74,7 +74,7 @@ static inline struct tensor absolute(struct heap *heap, const struct tensor *t) 
     return a;
 }
 
-/* Of absolute values: the reference's passes of it are the sizes that `rounding` is a part of. */
+/* With absolute values: the reference's passes give the sizes to which `rounding` is relative. */
 static inline struct layer absolute_layer(struct heap *heap, const struct layer *l) {
     struct layer size = *l;
     size.x = absolute(heap, &l->x), size.w = absolute(heap, &l->w), size.b = absolute(heap, &l->b);
@@ -96,7 +96,7 @@ static inline void expect_near(const char *what, const struct tensor *got,
 /* A product and what the reference makes of it. */
 struct matmul_case {
     struct op_args args;
-    struct tensor want, size; /* size: the same of absolute values, which `rounding` is a part of */
+    struct tensor want, size; /* size: the same of absolute values; `rounding` is relative to it */
 };
 
 /* s: matrices, rows, columns, depth; transposed 1: a is stored the other way round, 2: b is. */

@@ -9,7 +9,7 @@
 
 static const char *const FACTS = "tests/golden/autograd_memory.txt";
 
-/* Of x (4,6,8,8), or (4,24) of a loss. Parameters by their number below. */
+/* Functions of x (4,6,8,8), or (4,24) for a loss. Parameters by their number below. */
 typedef duet_var *function(duet_tape *t, duet_var *x, const duet_tensor *answers);
 enum { W8, B8, W6, B6, CONV, CONV_BIAS, GROUPS, LINEAR };
 static const int dims_23[] = {2, 3};
@@ -82,7 +82,7 @@ static const struct op_case {
     enum answers answers;
 } cases[] = {EACH_OP(CASE)};
 
-/* What the rules say of one op of a result; after the walk the leaf's gradient is left. */
+/* Counts by the rules what one op saves; after the walk the leaf's gradient is left. */
 static void count(const struct op_case *c, duet_device *device, duet_params *params) {
     static const float zeros[4 * 6 * 8 * 8];
     static const int32_t no_labels[4];

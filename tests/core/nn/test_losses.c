@@ -105,7 +105,7 @@ static void check(duet_device *device, const struct loss_case *c, int places) {
     duet_tape_free(t);
 }
 
-/* Of a sample with several labels, as each word of a sentence has, each row is a share. */
+/* If a sample has several labels, one for each word of a sentence, each row is a share. */
 Test(losses, means_and_gradients_are_those_of_pytorch, .timeout = 60) {
     for (int kind = 0; kind < (int)API_KINDS; kind++) {
         duet_device *device;

@@ -131,12 +131,12 @@ Test(optimizer, runs_have_the_bits_of_single_launches, .timeout = 60) {
 
 /* ---- PyTorch's numbers ---- */
 
-/* Of what the updates have moved a parameter by, beside its own last bit at each rounding: some ten
- * roundings of 2^-24. Against the float64 numbers. */
+/* Relative to the distance that the updates moved a parameter, besides its own last bit at each
+ * rounding: some ten roundings of 2^-24. Against the float64 numbers. */
 static const double TOLERANCE = 1e-6;
 enum { ROUNDINGS = 2 }; /* of a parameter in one update: AdamW rounds it before and after */
 
-/* Of the float32 numbers those without a root are all equal to the bit. PyTorch's vector square
+/* The float32 numbers without a root are all equal to the bit. PyTorch's vector square
  * root is off by 1 ulp at times, which shows in at most 3 of these 40 parameters; with its root in
  * place of the right one, all 40 are equal here too. */
 enum { BY_ITS_ROOT = 3 };

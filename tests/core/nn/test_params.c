@@ -78,7 +78,7 @@ Test(api_params, save_and_load, .timeout = 30) {
     duet_devices_close(devices, 2);
 }
 
-/* What PyTorch saved of the texts' models, under their names (golden/make_torch_files.py): the
+/* The tutorials' models as PyTorch saved them, under their names (golden/make_torch_files.py): the
  * numbers are eighths that count up. */
 Test(api_params, files_of_pytorch, .timeout = 30) {
     static const struct duet_param simple[2] = {{"fc.weight", 2, {10, 10}, NULL},

@@ -255,7 +255,7 @@ static duet_var *as_rows(duet_tape *t, duet_var *x, int solid) {
     return duet_cat(t, one, TOKENS, 1);
 }
 
-/* Of rows made of parts, what is drawn and what is added is the same wherever their sample is. */
+/* For rows made of parts, random draws and sums are the same wherever their sample is. */
 static duet_var *parts_as_rows(duet_tape *t, duet_var *x, int solid) {
     int n = x->value.dims[0];
     x = turn(t, narrow(t, x, 2, 4, 8, solid), 1, 2, solid);
