@@ -38,7 +38,7 @@ struct abort_record {
 };
 
 struct card {
-    uint64_t barriers; /* how many the rank has begun: names ranks that a late one lacks */
+    uint64_t barriers; /* how many the rank has begun: shows who is missing */
     uint64_t beats;    /* grows whenever the rank polls in a wait or calls comm_check */
     int64_t heard_ns;  /* over a network: when its last beat came */
     int64_t beat_ns; /* when it last did so, on the clock of base/clock.h, which all ranks share */

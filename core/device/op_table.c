@@ -96,7 +96,7 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_PAD] = {PICTURE, .in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}},
         .rule = rule_pad},
 
-    /* S = K + L: y[n][o] is a[n][o] followed by b[n][o]; its gradients are pads that crop. */
+    /* S = K + L: y[n][o] is a[n][o] followed by b[n][o]; pads crop their gradients out of dy. */
     [OP_CAT] = {PICTURE, .in = {{"a", "fn", "NOKI"}, {"b", "fn", "NOLI"}},
         .out = {{"y", "fn", "NOSI"}}, .rule = rule_cat},
 

@@ -70,7 +70,7 @@ int buffer_set_init(struct buffer_set *set, struct device *device, const struct 
     }
     set->buffer = calloc((size_t)count, sizeof *set->buffer);
     int code = set->buffer ? device_alloc(device, &set->arena, set->bytes, MEM_PARAMS)
-                           : fail(ERR_MEMORY, "buffers: out of host memory for %d of them", count);
+                           : fail(ERR_MEMORY, "buffers: out of host memory for all %d", count);
     if (!code) {
         lay_out(set, specs);
         code = write_initial(set, specs);

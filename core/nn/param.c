@@ -58,8 +58,7 @@ int param_set_init_apart(struct param_set *set, struct device *device,
     memset(set, 0, sizeof *set);
     set->device = device;
     set->param = calloc((size_t)count + 1, sizeof *set->param);
-    if (!set->param)
-        return fail(ERR_MEMORY, "parameters: out of host memory for %d of them", count);
+    if (!set->param) return fail(ERR_MEMORY, "parameters: out of host memory for all %d", count);
     set->count = count;
     for (int i = 0; i < count; i++) {
         struct param *p = &set->param[i];
@@ -72,8 +71,8 @@ int param_set_init_apart(struct param_set *set, struct device *device,
     place(set, 1);
     show(set);
     if (set->arena_count <= INT32_MAX) return OK;
-    int code = fail(ERR_USAGE, "parameters: %zu in all: a model may have 2^31 - 1 of them",
-                    set->total_count);
+    int code =
+        fail(ERR_USAGE, "parameters: %zu numbers: a model may have 2^31 - 1", set->total_count);
     param_set_free(set);
     return code;
 }

@@ -164,7 +164,7 @@ duet_var *duet_input(duet_tape *t, const duet_tensor *x) {
 
 duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
     if (t && t->leaf_count == MOST_LEAVES)
-        return tape_refuse(t, "leaf: %d of them in a pass: use duet_input for others", MOST_LEAVES);
+        return tape_refuse(t, "leaf: a pass has at most %d leaves: use duet_input", MOST_LEAVES);
     duet_var *leaf = enter(t, "leaf", x, 1);
     if (leaf) t->leaves[t->leaf_count++] = leaf;
     return leaf;

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "models/graph/graph_args.h"
 
-/* The value `y` is used by node `n` only, which is `name`. */
+/* Returns 1 if only node `n` uses the value `y`, and its op is `name`. */
 static int feeds(const struct graph *g, int y, const struct graph_node *n, const char *name) {
     if (n == g->nodes + g->node_count || strcmp(n->op->name, name) || g->values[y].uses != 1)
         return 0;

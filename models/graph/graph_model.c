@@ -135,7 +135,7 @@ static void end_value(struct graph_run *r, int y) {
     if (!--r->at[y].var->names) tape_forget(r->tape, r->at[y].var);
 }
 
-/* After the node, which has made the vars from `first` on: only its result is used again. */
+/* Called after the node, which made the vars from `first` on; only its result is still needed. */
 static void end_operands(struct graph_run *r, const struct graph_node *n, int first) {
     r->at[n->y].var->names++;
     tape_forget_since(r->tape, first, r->at[n->y].var);

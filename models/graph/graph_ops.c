@@ -139,7 +139,7 @@ static duet_var *run_permute(struct graph_run *r, const struct graph_node *n) {
     duet_var *x = value(r, n, 0);
     if (tape_failed(r->tape, x)) return NULL;
     if (count + r->in_rows != x->value.rank)
-        return tape_refuse(r->tape, "permute: an order of %d dimensions for %d of them", count,
+        return tape_refuse(r->tape, "permute: an order of %d dimensions for a tensor of %d", count,
                            x->value.rank - r->in_rows);
     return duet_permute(r->tape, x, order);
 }
@@ -162,7 +162,7 @@ static duet_var *run_clamp(struct graph_run *r, const struct graph_node *n) {
     return duet_clamp(r->tape, value(r, n, 0), number(n, 0), number(n, 1));
 }
 
-/* One of the last two operands is left out: that one is the number. */
+/* One of the last two operands may be left out; the setting replaces it. */
 static duet_var *run_where(struct graph_run *r, const struct graph_node *n) {
     return tape_where(r->tape, beside_result(r, n, 0), beside_result(r, n, 1),
                       beside_result(r, n, 2), number(n, 0));

@@ -1,7 +1,7 @@
 /* Calls every public function with arguments that no program should pass. Each function has one
  * line with a good call. For each marked argument the call is repeated with each of its bad values,
- * while all others stay good. The code must be DUET_USAGE, or the result nothing, and the error one
- * line from this call. tests/check_layers.sh checks that no function of duet.h is missing here. */
+ * while all others stay good. It must return DUET_USAGE, or nothing (NULL or 0), and set a new
+ * error of one line. tests/check_layers.sh checks that no function of duet.h is missing here. */
 #include <limits.h>
 #include <math.h>
 #include <unistd.h>

@@ -185,7 +185,7 @@ Test(module, mistakes_of_forward_are_named, .timeout = 30) {
     static const char *const says[] = {
         "model own: forward returned NULL",
         "(12, 6): it must be (samples, classes), (12, 4)",
-        "layer 3: the model has described 3 of them",
+        "layer 3: the model has described 3 layers",
         "duet_tape_begin: the forward function of a model has called it",
         "duet_backward: the forward function",
         "linear fc2.weight: takes 5 inputs",

@@ -126,7 +126,7 @@ int parse_number_list(const char *what, const char *text, double lowest, double 
     return OK;
 }
 
-/* The factor of a letter after a count; 0 if it is none of them. */
+/* The factor of a letter after a count; 0 for any other word. */
 static double unit_count(const char *unit) {
     static const char units[] = "KMGBT";
     static const double counts[] = {1e3, 1e6, 1e9, 1e9, 1e12};

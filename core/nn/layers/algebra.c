@@ -124,7 +124,7 @@ static duet_var *sum_over(duet_tape *t, duet_var *x, const int *dims, int count,
     unsigned chosen;
     if (tape_stuck(t, x)) return NULL;
     if (count < 0 || count > MAX_RANK || (count && !dims))
-        return tape_refuse(t, "%s: %d dimensions: give 0, for all, to %d of them", name,
+        return tape_refuse(t, "%s: %d dimensions: give 1 to %d, or 0 for all", name,
                            dims ? count : 0, MAX_RANK);
     if (tape_fail(t, tape_find_dims(name, &x->value, dims, count, &chosen)) ||
         (chosen & 1 && (tape_mixes_samples(t, name) || tape_fail(t, tape_one_segment(t, name)))))

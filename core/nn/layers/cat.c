@@ -53,7 +53,7 @@ duet_var *duet_narrow(duet_tape *t, duet_var *x, int dim_given, int start, int l
 
 /* ---- cat ---- */
 
-/* The part of `whole`, PLAIN, that is x's: its range of dimension dim, from `before` on. */
+/* The part of `whole` (PLAIN) that belongs to x: in dimension dim it begins at `before`. */
 static struct tensor part_of(const struct tensor *whole, const struct tensor *x, int dim,
                              int before) {
     struct tensor part = *whole;

@@ -6,7 +6,7 @@
 struct param *tape_param_at(duet_tape *t, const char *layer, int i, int rank) {
     int count = t->step.params ? t->step.params->count : 0;
     if (i < 0 || i >= tape_param_count(t))
-        return tape_refuse(t, "%s: parameter %d: the pass was begun with %d of them", layer, i,
+        return tape_refuse(t, "%s: parameter %d: the pass was begun with %d parameters", layer, i,
                            count);
     struct param *p = i < count ? &t->step.params->param[i] : tape_computed_at(t, i - count);
     if (!rank || p->value.rank == rank) return p;

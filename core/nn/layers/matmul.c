@@ -81,7 +81,7 @@ static duet_var *product(duet_tape *t, duet_var *a, duet_var *b) {
     return tape_append(t, &node, y, a->needs_grad || b->needs_grad);
 }
 
-/* y without the row dimension that a vector `a` had. */
+/* y without the dimension of size 1 that a vector `a` was given. */
 static duet_var *without_row(duet_tape *t, duet_var *y) {
     int dims[MAX_RANK], rank = y->value.rank;
     memcpy(dims, y->value.dims, sizeof dims);

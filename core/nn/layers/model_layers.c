@@ -8,7 +8,7 @@
 static const struct layer *layer_at(duet_tape *t, int i) {
     if (i >= 0 && i < t->layer_count) return &t->layers[i];
     return t->inside_model
-               ? tape_refuse(t, "layer %d: the model has described %d of them, from 0 on", i,
+               ? tape_refuse(t, "layer %d: the model has described %d layers, from 0 on", i,
                              t->layer_count)
                : tape_refuse(t,
                              "layer %d: the parameters of this pass have %d layers: make them of a "

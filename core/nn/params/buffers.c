@@ -25,7 +25,7 @@ static int build(duet_params *p, const struct buffer_spec *specs, int count) {
     p->buffer_specs = calloc((size_t)count, sizeof *p->buffer_specs);
     p->buffer_views = calloc((size_t)count, sizeof *p->buffer_views);
     if (!p->buffer_specs || !p->buffer_views)
-        return fail(ERR_MEMORY, "buffers: out of host memory for %d of them", count);
+        return fail(ERR_MEMORY, "buffers: out of host memory for all %d", count);
     for (int i = 0; i < count; i++) {
         p->buffer_specs[i] = specs[i];
         p->buffer_specs[i].name = strdup(specs[i].name);
@@ -62,7 +62,7 @@ int duet_params_register_buffers(duet_params *params, const struct duet_buffer *
         return fail(ERR_USAGE, "buffers: no %s given",
                     params ? "description was" : "parameters were");
     if (count < 1 || count > MOST_PARAMS)
-        return fail(ERR_USAGE, "buffers: %d of them: give 1 to %d", count, MOST_PARAMS);
+        return fail(ERR_USAGE, "buffers: %d: give 1 to %d", count, MOST_PARAMS);
     if (params->buffers.count)
         return fail(ERR_USAGE, "buffers: the parameters have %d already: register all in one call",
                     params->buffers.count);
@@ -74,7 +74,7 @@ int duet_params_register_buffers(duet_params *params, const struct duet_buffer *
         CHECK(check_buffer(&buffers[i]));
     }
     struct buffer_spec *specs = calloc((size_t)count, sizeof *specs);
-    if (!specs) return fail(ERR_MEMORY, "buffers: out of host memory for %d of them", count);
+    if (!specs) return fail(ERR_MEMORY, "buffers: out of host memory for all %d", count);
     for (int i = 0; i < count; i++) {
         const struct duet_buffer *b = &buffers[i];
         specs[i] = (struct buffer_spec){.name = b->name,

@@ -35,7 +35,7 @@ int names_check_differ(const char *what, const struct param_spec *params, int pa
                        const struct buffer_spec *buffers, int buffer_count) {
     const int count = param_count + buffer_count;
     const char **sorted = malloc((size_t)count * sizeof *sorted + 1);
-    if (!sorted) return fail(ERR_MEMORY, "%s: out of host memory for %d of them", what, count);
+    if (!sorted) return fail(ERR_MEMORY, "%s: out of host memory for all %d", what, count);
     for (int i = 0; i < count; i++)
         sorted[i] = i < param_count ? params[i].name : buffers[i - param_count].name;
     qsort(sorted, (size_t)count, sizeof *sorted, by_name);

@@ -100,7 +100,7 @@ int duet_params_create(duet_params **out, duet_device *device, const struct duet
     if (!device) return fail(ERR_USAGE, "parameters: no device was given");
     if (!params) return fail(ERR_USAGE, "parameters: no description was given");
     if (count < 1 || count > MOST_PARAMS)
-        return fail(ERR_USAGE, "parameters: %d of them: give 1 to %d", count, MOST_PARAMS);
+        return fail(ERR_USAGE, "parameters: %d: give 1 to %d", count, MOST_PARAMS);
     CHECK(check_params(params, count));
     struct param_spec *specs = calloc((size_t)count, sizeof *specs);
     float **values = calloc((size_t)count, sizeof *values);

@@ -62,7 +62,7 @@ Test(api_tape, what_does_not_fit_is_refused, .timeout = 30) {
     for (int i = 0; i < 16; i++)
         cr_assert_not_null(duet_leaf(t, flat));
     cr_assert_null(duet_leaf(t, flat));
-    MUST_FAIL(duet_tape_error(t), DUET_USAGE, "16 of them");
+    MUST_FAIL(duet_tape_error(t), DUET_USAGE, "at most 16 leaves");
     duet_tensor_free(flat), duet_tensor_free(far), duet_tensor_free(X);
     duet_params_free(elsewhere);
     net_close(&net);
