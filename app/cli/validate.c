@@ -279,7 +279,7 @@ static void show_trust(const struct held_outs *all) {
                                            .mixed = i / 2 / CLOCK_WAYS % 2,
                                            .way = (enum clock_way)(i / 2 % CLOCK_WAYS),
                                            .informed = !(i % 2)});
-    printf("of %d held-out times, within the error stated without", all->count);
+    printf("of %d held-out times, so many are within the error stated without", all->count);
     for (enum leave leave = 0; leave < LEAVES; leave++) {
         int within = 0, rows;
         for (int i = all->count - 1; i >= 0; i--) {
