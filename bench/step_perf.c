@@ -30,7 +30,7 @@
 
 enum { EPOCH_PICTURES = 60000 };
 /* The last losses may be at most this much of the first: a loss that stood still gave 0.998 on
- * 2,000 pictures. */
+ * 2,000 images. */
 static const double FALL = 0.985;
 /* The targets on one H200; shown next to the measurements, on any GPU. */
 static const double EPOCH_SECONDS_MOST = 0.05, FIRST_STEP_SECONDS_MOST = 3;

@@ -25,7 +25,7 @@
 
 enum { N = 2, SIDE = 224, CLASSES = 1000, STEPS = 2, LAYERS = 8 };
 
-/* Of one half. `in` counts the maps that a layer reads: 0: those of its own half only. */
+/* A layer of one half. `in` counts the maps that it reads. */
 struct layer {
     const char *name;
     int out, in, kernel, stride, padding, pool; /* kernel 0: fully connected */
@@ -50,7 +50,7 @@ static int outputs(int layer, int divisor) {
     return layer == LAYERS - 1 ? layers[layer].out : layers[layer].out / divisor;
 }
 
-/* The figure: a device a line, and between them where the halves meet. */
+/* Prints the figure: a line for each device, and between them where the halves meet. */
 static void draw(int divisor) {
     char half[2][128], meet[128], word[32];
     int n = snprintf(meet, sizeof meet, "%11s", "");

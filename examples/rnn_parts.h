@@ -72,7 +72,7 @@ static duet_var *lstm(duet_tape *t, duet_var *x, int first, struct state *s, str
 
 /* CrossEntropyLoss()(output, target). output is (BATCH, STEPS, TOKENS); chosen is 1 at each target,
  * and 0 elsewhere. The tutorial's classes are the BATCH: output becomes (STEPS, TOKENS, BATCH).
- * With mended the TOKENS are. The samples of this loss are not the tape's, so it is a formula. */
+ * With `mend`: the TOKENS. The loss has other samples than the tape, so it is a formula. */
 static duet_var *cross_entropy(duet_tape *t, duet_var *output, const duet_tensor *chosen,
                                int mend) {
     duet_var *scores = mend ? output : duet_permute(t, output, (int[]){1, 2, 0});

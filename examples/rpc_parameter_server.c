@@ -55,8 +55,8 @@ static int update(struct server *s, const float *const *gradients, int count) {
     return duet_sgd(s->params, RATE, 1);
 }
 
-/* Waits until update number `after` is done, or WAIT_S have passed: a trainer is lost. Without the
- * device, which the last trainer needs. */
+/* Waits until update number `after` is done; after WAIT_S a trainer is lost. It releases the device
+ * meanwhile, because the last trainer needs it. */
 static int wait_for_update(struct server *s, duet_rpc *rpc, int64_t after) {
     struct timespec until;
     int late = 0;

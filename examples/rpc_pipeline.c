@@ -47,7 +47,7 @@ static int describe(int number, float *w, float *b, struct duet_param *params) {
     return DUET_OK;
 }
 
-/* forward(x): of stage 1, what stage 2 makes of it. */
+/* forward(x). Stage 1 passes its output on to stage 2, and returns what that returns. */
 static int forward(duet_rpc_call *call, void *context) {
     struct stage *s = context;
     struct duet_rpc_value y;

@@ -48,7 +48,7 @@ static duet_var *rows_forward(duet_tape *t, duet_var *x, void *context) {
     return duet_layer(t, FC, duet_mean(t, x, (int[]){1}, 1, 0));
 }
 
-/* Of a replica: x (L,n,WIDTH), and the hidden state (1,n,HIDDEN), as nn.RNN has them. */
+/* What a replica runs: x (L,n,WIDTH) -> hidden state (1,n,HIDDEN), as in nn.RNN. */
 static duet_var *replica_forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     duet_var *h = recur(t, duet_permute(t, x, (int[]){1, 0, 2}));

@@ -22,7 +22,7 @@ enum { N = 32, IN = 64, HIDDEN = 128, OUT = 10, STEPS = 5 };
 static float A[HIDDEN * IN], a[HIDDEN], B[OUT * HIDDEN], part[OUT * HIDDEN], pictures[N * IN];
 static int32_t labels[N];
 
-/* Both layers from the hidden units first .. first + size - 1 on. */
+/* Both layers, with the hidden units first .. first + size - 1. */
 static int make_params(duet_params **params, duet_device *device, int first, int size) {
     for (int i = 0; i < OUT; i++)
         memcpy(part + i * size, B + i * HIDDEN + first, (size_t)size * sizeof *B);

@@ -123,7 +123,7 @@ static int take_for_others(struct runner *runner, struct work *work,
     return OK;
 }
 
-/* The first message of the row of `from`, which is this work's turn. *taken 1: it was wanted. */
+/* This work has its turn at the row of `from`: it reads the first message. *taken 1: it kept it. */
 static int take_first(struct runner *runner, struct work *work, int from, int *taken) {
     struct group *g = work->group;
     uint64_t base = g->received[from]; /* changed only by the work whose turn it is */

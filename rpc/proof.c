@@ -50,7 +50,7 @@ static void hash_block(uint32_t state[8], const uint8_t *block) {
         state[i] += v[i];
 }
 
-/* Of `first` and the parts after it, at most MOST_BYTES together. */
+/* The hash of `first` followed by `next`, at most MOST_BYTES together. */
 static void sha256(uint8_t out[PROOF_BYTES], const void *first, size_t a, const void *next,
                    size_t b) {
     uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,

@@ -61,7 +61,7 @@ static int send_backward(duet_tape *t, struct node *n) {
     struct remote_op *op = n->context;
     CHECK(take_gradients(op));
     int i = --op->left;
-    if (i >= op->gradients.count) return OK; /* the function has made no use of it, nor here: */
+    if (i >= op->gradients.count) return OK; /* none came: the function did not use it */
     struct duet_rpc_value *v = (struct duet_rpc_value *)&op->gradients.items[i];
     if (v->type != DUET_RPC_TENSOR) return OK;
     duet_tensor *grad = v->tensor;

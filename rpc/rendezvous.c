@@ -138,7 +138,7 @@ static int check_new(const struct meeting *m, const struct hello *hello) {
     return OK;
 }
 
-/* At the others: 1: it is the awaited worker of the roll. */
+/* At the others. Returns 1 if it is a worker of the roll that is still awaited. */
 static int is_awaited(const struct meeting *m, const struct hello *hello) {
     return hello->rank > m->rpc->rank && hello->rank < m->rpc->world &&
            m->rpc->peers[hello->rank].fd < 0 &&

@@ -6,7 +6,7 @@
 
 #include "tests/stand_ins/gpu_of_threads.h"
 
-/* What a thread keeps from one phase to the next is set in the first: gcc does not see that. */
+/* gcc does not see that the first phase sets what a thread keeps from one phase to the next. */
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 #include "device/cuda/kernels/algebra.h"

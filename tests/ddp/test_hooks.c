@@ -232,7 +232,7 @@ static int compresses_twice(const struct duet_bucket *b, void *context) {
     return code ? code : strstr(duet_error(), "waits for another call") ? DUET_OK : DUET_CHECK;
 }
 
-/* Each uses only the bucket itself: what they keep is after it. */
+/* The hooks refuse a copy of the bucket: what they keep is in memory after the original. */
 static int gives_copies(const struct duet_bucket *b, void *context) {
     const struct duet_bucket copy = *b, none = {.count = 4, .group = b->group};
     (void)context;

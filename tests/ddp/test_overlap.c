@@ -13,7 +13,7 @@
 
 static const struct device_ops *honest;
 static struct device_ops patient;
-static atomic_int left, begun; /* allreduces; relaxed: for ThreadSanitizer they order nothing */
+static atomic_int left, begun; /* allreduces; relaxed, to hide no race from ThreadSanitizer */
 
 struct noted {
     host_function *function;

@@ -87,7 +87,7 @@ static int train(struct rank *r, const struct job *job, int epoch) {
         for (int p = 0; p < job->passes; p++)
             TRY(pass(r, r->ours, (10 * epoch + step) * job->passes + p, 0));
         TRY(duet_tensor_read(buffer, state));
-        if (step) /* that of the last rank with batches came before the forward */
+        if (step) /* the last rank that still has batches sent its buffers before this forward */
             for (int other = 0; other < WORLD; other++)
                 if (step < batches[epoch][other])
                     same = state[0] == (float)(100 * epoch + 10 * (step - 1) + other);

@@ -144,7 +144,7 @@ static void draw_limit(struct picture *p, const struct bars *b, const struct led
     char text[32];
     if (b->limit > 0) picture_line(p, mark, y - 1, mark, y + b->row + 1, SHADE_TEXT, 2);
     if (!with_text || b->small) return;
-    /* past the limit line if it would cross it */
+    /* a text that would cross the limit line begins after it */
     if (b->limit > 0 && edge < mark && edge + 5.6 * f > mark) edge = mark;
     picture_text(p, edge + 0.4 * f, y + 1.1 * f, ANCHOR_START, SHADE_TEXT, "%s",
                  bytes_words((double)m->total_peak, text));

@@ -219,7 +219,7 @@ CliTest(compare, off_with_an_odd_count, 120) {
     SKIP_UNDER_THREAD();
     struct run_config config = config_of(4, "direct");
     config.virtual_devices = VIRTUAL_OFF;
-    /* With a batch of 202 an epoch is one step, so no step does the same work. */
+    /* With a batch of 202 an epoch is one step, so no step does the same work in both. */
     static const struct { int batch, points; } cases[] = {{29, 1}, {202, 0}};
     for (int i = 0; i < 2; i++) {
         put_data(202, 20);
