@@ -30,9 +30,9 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_TO_PLAIN] = {LAYOUT, .in = {{"x", "fn", "."}}, .out = {{"y", "fs", "."}}, .segment = 1,
         .rule = rule_to_plain},
 
-    /* C = G groups, and O is divided alike. Flops: one multiply-add for each output pixel and each
-     * weight that contributes to it, since the forward pass and both gradients consist of the same
-     * products. */
+    /* C = G times the number of groups, which also divides O. Flops: one multiply-add for each
+     * output pixel and each weight that contributes to it, since the forward pass and both
+     * gradients consist of the same products. */
     [OP_CONV2D_FORWARD] = {PRODUCT,
         .in = {{"x", "fn", "NCHW"}, {"w", "f", "OGKL"}, {"b", "f", "O"}},
         .out = {{"y", "fn", "NOPQ"}}, .rule = rule_conv, .flops = "2 NOPQGKL"},

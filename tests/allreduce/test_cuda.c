@@ -59,7 +59,7 @@ static int run_counts(struct rank *r, enum allreduce_algorithm algorithm, const 
 static int grid_entry(void *context) {
     struct job *job = context;
     struct rank r;
-    size_t large = test_short() ? 70001 : (1 << 20) + 3; /* in the short form `counts` has it */
+    size_t large = test_short() ? 70001 : (1 << 20) + 3; /* the short form's is also in `counts` */
     float *host = malloc((large + 2) * sizeof *host);
     int code = host ? rank_open(&r, job, large + 16) : ERR_MEMORY;
     size_t n = (size_t)r.n, counts[] = {0, 1, n - 1, n, n + 1, 1000, 4099, 70001};

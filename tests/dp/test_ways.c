@@ -35,7 +35,7 @@ static void train_way(const char *model, int devices, int segments, enum device_
 static void train_ways(const char *model, int devices, int segments) {
     struct record want;
     judge(&want, model, segments, batches, STEPS);
-    for (int way = test_short(); way < 8; way += 1 + test_short()) /* short: on late devices */
+    for (int way = test_short(); way < 8; way += 1 + test_short()) /* short: late devices only */
         for (int output = 0; output < devices; output++)
             train_way(model, devices, segments, way & 1 ? DEVICE_HOST_LATE : DEVICE_HOST,
                       way >> 1 & 1, output, way >> 2, &want);

@@ -34,7 +34,7 @@ Test(api_limits, names_that_no_file_can_have, .timeout = 30) {
     MUST_FAIL(duet_params_create(&params, device, list, 2), DUET_USAGE, "'metadata'");
     list[1].name = good[1];
     MUST(duet_params_create(&params, device, list, COUNT(good)));
-    MUST(duet_params_save(params, file)); /* what is taken can be saved and found again */
+    MUST(duet_params_save(params, file)); /* names that are accepted can be saved and loaded */
     MUST(duet_params_load(params, file));
     duet_params_free(params);
     duet_devices_close(&device, 1);

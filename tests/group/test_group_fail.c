@@ -90,7 +90,7 @@ static int faulty(struct group *g, struct fault *f) {
     case OTHER_CALL:
         return call_of(g, odd ? COLLECTIVE_ALL_GATHER : COLLECTIVE_ALL_REDUCE, 8, 0, floats);
     case OTHER_COUNT: return call_of(g, COLLECTIVE_ALL_REDUCE, odd ? 9 : 8, 0, floats);
-    case AFTER_MANY: /* more than a rank shows: of one kind, then of three in turn */
+    case AFTER_MANY: /* more calls than a rank shows: equal ones, then three kinds in turn */
         for (int i = 0; i < 200; i++)
             CHECK(call_of(g, COLLECTIVE_ALL_REDUCE, i < 130 ? 8 : 8 + (size_t)i % 3, 0, floats));
         return call_of(g, COLLECTIVE_ALL_REDUCE, odd ? 9 : 8, 0, floats);

@@ -42,7 +42,7 @@ static inline void comma_make(void) {
     snprintf(command, sizeof command, "localedef -c -i %s -f ANSI_X3.4-1968 %s/de_DE >%s/log 2>&1",
              source, comma_folder, comma_folder);
     if (system(command)) unlink(source); /* it warns of what is missing: comma_set decides */
-    while (waitpid(-1, NULL, 0) > 0)     /* a test that adopts orphans has one of localedef's */
+    while (waitpid(-1, NULL, 0) > 0)     /* a test that adopts orphans gets one of localedef's */
         ;
     setenv("LOCPATH", comma_folder, 1);
     setenv("LC_ALL", "de_DE", 1);

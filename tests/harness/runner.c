@@ -118,7 +118,7 @@ static enum outcome run_test(const struct harness_test *test) {
         return FAILED;
     }
     if (child == 0) run_child(test, runner);
-    setpgid(child, child); /* as the child does, whichever comes first */
+    setpgid(child, child); /* the child does the same; either may come first */
     bool ended = wait_child(child, timeout);
     /* Even after a good end, since ranks that the test left behind would disturb the next one. The
      * child is not reaped yet, so the number of its group cannot belong to another one. */

@@ -76,7 +76,7 @@ static const struct {
     {"duet 1\ninput %x: f16[N, 2]\n", "line 2, column 11: 'f16[N, 2]"},
     {"duet 1\ninput %x: f32[2, 2]\n", "the first dimension of an input must be N"},
     {"duet 1\ninput %x: f32[N, 0]\n", "a dimension of 0"},
-    {"duet 1\ninput %x: f32[N, D]\n", "'D]': must be a number"}, /* of the texts inside alone */
+    {"duet 1\ninput %x: f32[N, D]\n", "'D]': must be a number"}, /* letters: built-in nets only */
     {"duet 1\ninput %x: f32[N, 3C]\n", "must be a number, or a multiple of N"},
     {"duet 1\ninput %x: f32[N, ?]\n", "'?]': must be a number"},
     {"duet 1\ninput %x: i64[N, 2]\n", "an i64 input needs a bound: write below 1"},

@@ -25,7 +25,7 @@ FUNCTION(keep) {
     return DUET_OK;
 }
 
-static int64_t seen_value; /* by the slow method, at its end; -1: the thing was gone */
+static int64_t seen_value; /* what the slow method sees at its end; -1: the thing was gone */
 FUNCTION(thing_slow) {
     const int64_t *thing = duet_rpc_self(call);
     usleep(300000);
@@ -98,7 +98,7 @@ static void objects(struct worker *w) {
           "no function of this name: Thing.sub");
     FAILS(DUET_USAGE, SYNC("w1", "Thing", DUET_ARGS(duet_rpc_int(1))),
           "rpc: worker 'w1': Thing: it returns an object: call it with duet_remote");
-    /* In lists, twice, and round by way of a worker that is not the owner. */
+    /* Two in a list, which a worker that is not the owner sends back. */
     struct duet_rpc_value both[] = {duet_rpc_rref(c), duet_rpc_rref(c)}, inner;
     GOOD(SYNC("w2", "echo", DUET_ARGS(duet_rpc_list(both, 2))));
     for (int i = 0; i < 2; i++) {

@@ -21,7 +21,7 @@ static int adds_in_its_own_order(const struct run_config *config,
 enum allreduce_algorithm bits_order(const struct run_config *config) {
     int v = run_virtual_devices(config), follows = config->mode == MODE_DDP;
     enum allreduce_algorithm algorithm;
-    /* Predicted times are those of PyTorch, which does not follow either. */
+    /* Predicted times are PyTorch's, whose single and DP follow no allreduce. */
     follows |= !config->fold_elsewhere && !(config->dry && *config->clock.gpu);
     if (config->mode == MODE_FSDP || !follows || !adds_in_its_own_order(config, &algorithm) ||
         !allreduce_has_plan(algorithm) || v == VIRTUAL_OFF || !fold_fits(v, config->devices))

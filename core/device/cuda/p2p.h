@@ -13,9 +13,9 @@ struct cuda_p2p_trial {
     cudaStream_t stream; /* the trial's own stream, since the trial may never end */
     float *loaded;       /* what a kernel loaded from the peer */
     float *copied;       /* what the copy engine copied from the peer */
-    const float *own;    /* pattern `own_seed`, final */
+    const float *own;    /* pattern `own_seed`, already written */
     unsigned own_seed;
-    const float *theirs; /* in the peer's memory: pattern `their_seed`, final */
+    const float *theirs; /* in the peer's memory: pattern `their_seed`, already written */
     unsigned their_seed;
     float *inbox; /* in the peer's memory: a kernel stores its own pattern there */
     float *host;  /* pinned */

@@ -262,7 +262,7 @@ struct norm_config norm_config_default(const struct buffer *b) {
     return config;
 }
 
-/* The residual in the device's layout, before x. */
+/* The residual in the device's layout; x is converted after it. */
 static duet_var *residual_of(duet_tape *t, duet_var *x, duet_var *residual) {
     residual = to_device_layout(t, residual);
     if (tape_stuck(t, x) || !residual || tensor_same_shape(&x->value, &residual->value))

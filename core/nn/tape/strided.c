@@ -27,7 +27,7 @@ int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tens
 int tape_copy_view(duet_tape *t, duet_var *x) {
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, tape_copy_strided(t, &x->value, &y))) return t->error;
-    step_arena_hold(&t->arena, y.data); /* in addition to x->view's; see lifetime.c for how long */
+    step_arena_hold(&t->arena, y.data); /* besides x->view's memory; lifetime.c says how long */
     x->beside = x->saved ? VIEW_SAVED : VIEW_MADE;
     x->value = y;
     return OK;

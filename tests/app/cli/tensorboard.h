@@ -102,7 +102,7 @@ static inline long event_record(const unsigned char *at, size_t left, struct eve
     return event_fields(at + 12, at + 12 + bytes, 0, e) ? (long)bytes + 16 : -1;
 }
 
-/* Returns 0 where something in the text is wrong; a record that is not whole ends it. */
+/* Returns 0 if something in the text is wrong. An incomplete record counts as its end. */
 static inline int events_read(struct events *all, const char *text, size_t bytes) {
     *all = (struct events){.event = calloc(bytes / 16 + 1, sizeof *all->event), .rest = bytes};
     for (long n; all->rest; all->rest -= (size_t)n) {

@@ -55,7 +55,7 @@ CliTest(cli_batch_norm, a_file_holds_the_buffers, 120) {
     cr_assert_eq(batches, 2);
     cr_assert_eq(safetensors_read(&s, "1.running_mean", 1, (int64_t[]){64}, mean), OK);
     safetensors_close(&s);
-    /* a step of rate 0 moves the statistics by what it sees: counted on from the file's */
+    /* a step with rate 0 still updates the statistics, and counts on from the file's number */
     cli_well("train --mode dp " RUN " --steps 1 --lr 0 --init-from w --save w2");
     cr_assert_eq(safetensors_open(&s, "w2"), OK, "%s", error_message());
     cr_assert_eq(safetensors_read_as(&s, "I64", tracked, 0, NULL, &batches), OK);
@@ -106,7 +106,7 @@ CliTest(cli_batch_norm, what_is_refused, 120) {
          "training, got input size torch.Size([1, 512, 1, 1]): a device's batch has one sample: "
          "use a larger batch, or drop the last batch of an epoch if it is smaller",
          "train --mode dp --devices 2 " DATA " --shape 1x8x8 --batch-size 2"},
-        /* the last batch of an epoch has one sample, on rank 1; what is said by single too */
+        /* the last batch of an epoch has one sample, on rank 1; single gives the same error */
         {1, "torch.Size([1, 512, 1, 1]): the batch of all devices has one sample",
          "train --mode ddp --devices 2 --sync-bn " DATA
          " --shape 1x8x8 --samples 4 --batch-size 3 --epochs 1 --quiet"},

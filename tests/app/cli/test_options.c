@@ -92,7 +92,7 @@ CliTest(cli_flags, help_is_true, 60) {
             here += is_here;
             cr_expect(is_here >= want, "%s: not in the help of %s", o->name, commands[k].name);
         }
-        if (commands[k].bit != BY_SCALE) /* scale's own rows come before some of these */
+        if (commands[k].bit != BY_SCALE) /* scale's own rows replace some of these */
             cr_expect_eq(listed, here, "%s: %d options, %d of the table", commands[k].name, listed,
                          here);
         cli_free(&help);

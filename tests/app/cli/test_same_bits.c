@@ -94,7 +94,7 @@ static const struct row {
     enum kind kind;
     const struct ways *ways;
     const char *options;
-    int few; /* 1: of few_pictures, with the words above */
+    int few; /* 1: on few_pictures, with its options above */
 } rows[] = {
     {ALGORITHMS, &ALL, "--steps 6 " LENET, 1},
     /* small buckets, momentum, weight decay */
@@ -139,8 +139,8 @@ static const struct row {
      0},
     {SUMS, &FOUR,
      OWN LENET "--epochs 1 --batch-size 11 --lr 0.1 --no-sync-steps 100 --momentum 0.9", 0},
-    /* BatchNorm, running statistics included; the last batch of an epoch is short. Not padded,
-     * the last of 19 has 3 samples: the fourth rank has none and shadows the others, buffers
+    /* BatchNorm, running statistics included; the last batch of an epoch is short. With --join the
+     * last batch of 19 samples has 3: the fourth rank has none and shadows the others, buffers
      * included. */
     {NORMS, &FUSED, NORM "--model small", 0},
     {NORMS, &FOUR, NORM "--model small --samples 19 --join", 0},

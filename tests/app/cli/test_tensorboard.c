@@ -60,7 +60,7 @@ static void check_page(const struct events *all) {
         known += written;
     }
     cr_expect_eq(named, 8);
-    for (int i = 0; i < all->count; i++) /* of the other devices; and the version */
+    for (int i = 0; i < all->count; i++) /* those of the other devices, and the version */
         known += strstr(all->event[i].tag, "device_1") != NULL || !*all->event[i].tag;
     cr_expect_eq(known, all->count, "%d events of %d have a tag of the page", known, all->count);
     free(text);
@@ -104,7 +104,7 @@ CliTest(cli_tensorboard, resumed, 120) {
     struct events one = events_of("t", 2, 0), other = events_of("t", 2, 1);
     const struct event *begin = event_of(&one, "Loss/train", 0);
     cr_assert_not_null(begin);
-    /* Names of one second are in the order of the processes' numbers, as text. */
+    /* If both are of one second, their names are in the order of the process ids as text. */
     const struct events *first = begin->step == 0 ? &one : &other,
                         *second = begin->step == 0 ? &other : &one;
     const struct event *a = event_of(first, "Loss/train", 1),

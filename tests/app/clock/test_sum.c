@@ -38,7 +38,7 @@ Test(sum, the_fastest_algorithm_and_protocol_by_hand) {
     expect_call(SCHEDULED_SUM, 2, 1, 64e6, 8.4 + 6 * 2 + 1.5 * 64e6 / 64e3);
     /* few bytes, LL: half of the rate, hops of 0.18 */
     expect_call(SCHEDULED_SUM, 2, 1, 256, 6.6 + 6 * 2 * 0.18 + 1.5 * 256 / 32e3);
-    /* between the two; but not over links as long as PCIe's */
+    /* between the two, LL128; over links as slow as PCIe's it is Simple */
     expect_call(SCHEDULED_SUM, 3.9, 1, 1e6, 14 + 6 * 3.9 * 0.5 + 1.5 * 1e6 / (64e3 * 0.92));
     expect_call(SCHEDULED_SUM, 4.1, 1, 1e6, 8.4 + 6 * 4.1 + 1.5 * 1e6 / 64e3);
     /* a tree, LL, 8 nodes: log2(8) steps of the network up, as many down; each byte twice */

@@ -176,7 +176,7 @@ Test(profile, findings, .timeout = 30) {
     cr_expect(!strstr(text, "devices share"), "%s", text);
     free(text);
     ddp.device[1].no_core_ns = 0;
-    /* less than their spread apart; no state */
+    /* the medians are less than their spread apart, and no optimizer state */
     first->step_median_ns = 8400000;
     for (int d = 0; d < 4; d++)
         ddp.device[d].memory.at_peak[MEM_OPTIMIZER] = 0;

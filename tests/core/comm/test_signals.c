@@ -134,7 +134,7 @@ static int pausing_entry(void *context) {
     __atomic_fetch_add(&test->page->ready, 1, __ATOMIC_SEQ_CST);
     while (comm_rank(comm) == 0 && __atomic_load_n(&test->page->ready, __ATOMIC_SEQ_CST) < GO_ON)
         sleep_ms(1);
-    if (comm_rank(comm) == 0) sleep_ms(100); /* the others look at the clock before it comes */
+    if (comm_rank(comm) == 0) sleep_ms(100); /* the others wait first, and look at the clock */
     RANK_OK(comm, test->page, comm_barrier(comm, "after the pause"));
     return end_rank(comm, OK);
 }

@@ -72,13 +72,13 @@ Test(api_uploads, arrive_while_kernels_run, .timeout = 60) {
     cr_assert(shows(b[0].samples, numbers, bytes));
     atomic_store(&open_gate, 0);
     MUST(stream_call_host(device_compute(device_of(device)), "gate", 0, gate, "", 1));
-    /* Each call returns once the batch before it has arrived: the two sent ahead, too. */
+    /* Each call returns once the previous batch has arrived, also one that was sent ahead. */
     for (int i = 1; i <= PLACES; i++) {
         MUST(duet_loader_next(loader, &b[i]));
         cr_assert(shows(b[i - 1].samples, numbers + (ptrdiff_t)(i - 1) * BATCH * K, bytes), "%d",
                   i);
     }
-    /* The fourth goes where the first is, which kernels behind the gate may still read. */
+    /* The fourth goes to the place of the first, which kernels behind the gate may still read. */
     cr_assert_eq(b[PLACES].samples, b[0].samples);
     for (int i = 0; i < 20; i++, nap())
         cr_assert(shows(b[0].samples, numbers, bytes), "overwritten while it is read");

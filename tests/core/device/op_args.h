@@ -130,7 +130,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.p.attention = (struct attention_args){0.5, 1, 2, {0.5f, 1, 63, 0, 0}};
     if (op == OP_CLIP) a.p.clip.max_norm = 1;
     if (op == OP_PAD) a.p.pad = (struct pad_args){2, -3, 0.5f};
-    /* a GRU in one, an LSTM in the other: no operand more than needed */
+    /* forward is a GRU and backward an LSTM, each with no more operands than it needs */
     if (op == OP_RECURRENT_FORWARD) a.p.recurrent.kind = RECURRENT_GRU;
     if (op == OP_PERMUTE) {
         a.in[0].strided = 1;

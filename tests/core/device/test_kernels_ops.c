@@ -49,7 +49,7 @@ Test(math_ops, layouts_of_views, .timeout = 60) {
                 struct tensor x = tensor_random(&heap, 1, 4, sample_counts[i], 5, 3, 19),
                               z = tensor_random(&heap, 2, 4, sample_counts[i], 5, 3, 19),
                               part = tensor_permuted(&x, (int[]){0, 1, 2, 3});
-                if (j / 4) part.dims[3] -= 2; /* of these z keeps what it has */
+                if (j / 4) part.dims[3] -= 2; /* z keeps its values in these */
                 const struct tensor view = tensor_permuted(&part, orders[j % 4]);
                 struct tensor dense = heap_tensor(&heap, DTYPE_F32, 4, view.dims[0], view.dims[1],
                                                   view.dims[2], view.dims[3]),

@@ -28,7 +28,7 @@ static int is_free(enum op op, int t, int d) {
     case OP_BATCH_NORM_MOMENTS: return t == 0 && d != 1; /* samples and pixels */
     case OP_BATCH_NORM_TOTAL:
     case OP_BATCH_NORM_MERGE: return t == 0 && d == 0; /* parts */
-    case OP_GATHER_ROWS: return t == 0 && d == 0;      /* the rows that there are */
+    case OP_GATHER_ROWS: return t == 0 && d == 0;      /* rows of x, however many */
     case OP_CLIP: return 1;
     case OP_SQUARE_SUMS: return t == 0;   /* the gradients, of which pieces are a part */
     case OP_SUM: return t == 0 && d == 1; /* how many are added */

@@ -140,7 +140,7 @@ Test(losses, minus_100_is_ignored, .timeout = 30) {
         duet_var *leaf = duet_leaf(t, x),
                  *y = duet_cross_entropy(t, leaf, labels, sum ? DUET_SUM : DUET_MEAN, NULL);
         MUST(duet_backward(t, y, NULL));
-        MUST(duet_loss_read(t, y, &loss, &right)); /* of a mean: times the samples */
+        MUST(duet_loss_read(t, y, &loss, &right)); /* a mean is read as a sum over the samples */
         cr_expect_eq(right, 1, "of equal scores the first counts");
         cr_expect_float_eq(loss, (sum ? 2 : 3) * log(3), 1e-6, "%g", loss);
         MUST(duet_var_grad(&grad, t, leaf));

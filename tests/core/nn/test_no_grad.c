@@ -161,7 +161,7 @@ Test(api_no_grad, what_the_program_writes_is_a_gradient, .timeout = 60) {
         if (way == 2) MUST(duet_tensor_copy(extra, whole));
         if (way == 3) MUST(duet_tensor_add(extra, whole));
         if (way == 4) MUST(duet_tensor_write(row, ones));
-        if (way == 5) MUST(duet_zero_grad(b.params)); /* takes that of w too */
+        if (way == 5) MUST(duet_zero_grad(b.params)); /* removes the gradient of w, too */
         duet_tensor *before[PARAMS];
         for (int i = 0; i < PARAMS; i++)
             MUST(duet_tensor_to(&before[i], duet_params_value(b.params, i), device));

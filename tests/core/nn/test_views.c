@@ -178,7 +178,7 @@ static duet_var *channels_last(duet_tape *t, duet_var *x, int solid) {
 /* Parts of images: of all channels and rows, of some, of a part, and with one that is read beside
  * its parts. */
 static duet_var *parts_of_pictures(duet_tape *t, duet_var *x, int solid) {
-    x = part(t, pictures(t, x, solid), 1); /* else the leaf is read as it lies */
+    x = part(t, pictures(t, x, solid), 1); /* otherwise ops would read the leaf's own memory */
     duet_var *y = duet_tanh(t, x), *a = narrow(t, x, 1, 0, 3, solid),
              *b = narrow(t, x, 1, 3, 3, solid), *up = narrow(t, y, 2, 0, 2, solid),
              *down = narrow(t, y, 2, 1, 2, solid), *left = narrow(t, up, 3, 0, 3, solid);
