@@ -245,7 +245,7 @@ static int check_start(const duet_tape *t, duet_var *root, const duet_tensor *gi
     enum reduction r;
     if (root->terms[0] && !given) return OK;
     if (root->terms[0])
-        return fail(ERR_USAGE, "backward: a gradient of a sum of losses: give NULL");
+        return fail(ERR_USAGE, "backward: a sum of losses takes no gradient: give NULL");
     if (given) return tape_operand(t, "backward", "gradient", given, DTYPE_F32);
     if (root->value.dtype != DTYPE_F32 || !tape_loss_reduction(root, &r) ||
         tensor_count(&root->value) == 1)

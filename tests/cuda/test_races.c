@@ -187,7 +187,7 @@ Test(cuda_races, linear_layers, .timeout = 240) {
 
 /* All other ops: the doctor's cases, with the bits of the reference's inputs. */
 static int once(struct op_cases *cases, enum op op, const struct op_args *args, size_t terms) {
-    static int long_ones; /* each third of these will do: they take most of the time */
+    static int long_ones; /* every third of these is enough: they take most of the time */
     int is_long = op == OP_CONV2D_BACKWARD_WEIGHT || op == OP_ATTENTION_FORWARD ||
                   op == OP_ATTENTION_BACKWARD;
     (void)cases, (void)terms;

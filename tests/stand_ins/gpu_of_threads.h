@@ -64,8 +64,8 @@ struct gpu_block {
     struct gpu_thread **thread;
     /* Addresses that tell the sanitizer the order: what the block follows, and what follows it. */
     char *begin, *end;
-    /* Two more, for the barriers in turn: a thread that is late must not meet what others did
-     * since. */
+    /* Two more, which the barriers use in turn, so that a late thread does not see the next
+     * barrier. */
     char *barrier;
     uint32_t barriers;
 };

@@ -40,8 +40,7 @@ int estimate_prepare(struct run_config *c) {
         return fail(ERR_USAGE, "--allreduce: nccl: the bytes that it moves are unknown: leave it "
                                "out, or give one of Duet's algorithms");
     if (c->data.join)
-        return fail(ERR_USAGE,
-                    "--join: a rank without samples cannot be counted by itself: leave it out");
+        return fail(ERR_USAGE, "--join: its ranks differ, and only one is counted: leave it out");
     return c->model.options.params ? describe_samples(c) : OK;
 }
 

@@ -70,11 +70,10 @@ duet_var *duet_expand(duet_tape *t, duet_var *x, int rank, const int *shape) {
     int dims[MAX_RANK];
     if (tape_failed(t, x) || (!x->common && tape_stuck(t, x))) return NULL;
     if (bad_expand(t, &x->value, !x->common, rank, shape))
-        return tape_refuse(
-            t,
-            "expand: a tensor of %s does not expand to the shape given, of %d dimensions: the "
-            "first is that of %d samples, or -1, and others expand from 1",
-            SHAPE(&x->value), rank, t->segments.n);
+        return tape_refuse(t,
+                           "expand: a tensor of %s does not expand to this shape of %d dimensions: "
+                           "the first must be %d samples or -1, and only a size of 1 can grow",
+                           SHAPE(&x->value), rank, t->segments.n);
     int rows = shape[0] == -1 ? t->segments.n : shape[0];
     x = to_plain(t, tape_for_samples(t, "expand", x, rank, rows));
     if (!x) return NULL;
