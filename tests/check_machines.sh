@@ -125,7 +125,7 @@ strike_sums() { # like strike, with ranks that add up forever
 
 test_faults() {
     on "$pairs" 4 "$helper" sizes
-    verdict "a rank expects more" "$(says 'rank 0 sends rank 3 7 elements, but that rank expects 8')"
+    verdict "one expects more" "$(says 'rank 0 sends rank 3 7 elements, but that rank expects 8')"
     on "$pairs" 4 "$helper" late
     verdict "a late rank" "$(says 'Rank 3 failed to pass monitoredBarrier')"
     on "$pairs" 4 "$helper" absent 4

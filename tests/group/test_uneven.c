@@ -181,8 +181,8 @@ Test(uneven, a_rank_that_expects_another_length_is_named, .timeout = 60) {
     int told = 0;
     for (int r = 0; r < 3; r++) {
         cr_assert(page->code[r], "rank %d", r);
-        told += strstr(page->text[r],
-                       "ALLTOALL #1: rank 2 sends rank 1 2 elements, but that rank expects 3") != NULL;
+        told += strstr(page->text[r], "ALLTOALL #1: rank 2 sends rank 1 2 elements, but that "
+                                      "rank expects 3") != NULL;
     }
     cr_assert(told, "%s", page->text[0]);
 }
