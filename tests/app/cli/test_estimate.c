@@ -239,7 +239,7 @@ CliTest(cli_estimate, nets_of_torchvision, 60) {
 CliTest(cli_estimate, refuses_what_cannot_be_computed, 60) {
     cli_fails(2, "--device: cuda: only emulated devices are", "estimate --device cuda");
     cli_fails(2, "--allreduce: nccl: the bytes that it moves", "estimate --allreduce nccl");
-    cli_fails(2, "--join: a rank without samples", "estimate --join");
+    cli_fails(2, "--join: its ranks differ", "estimate --join");
     cli_fails(2, "--data-dir: .: its files are not read", "estimate --data-dir .");
     cli_fails(2, "give --shape, and --classes or --outputs", "estimate --params 1M");
     cli_fails(2, "--model mlp is given too",
