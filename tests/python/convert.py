@@ -74,7 +74,7 @@ class Convert(unittest.TestCase):
             self.assertNotIn("\n", str(caught.exception))
         with open(self.folder / "old.pt", "wb") as file:
             pickle.dump(0x1950a86a20f9469cfc6c, file, protocol=0)
-        with self.assertRaisesRegex(duet.DuetError, "of a protocol that torch.load only runs"):
+        with self.assertRaisesRegex(duet.DuetError, "protocol cannot be read without running code"):
             duet.convert(self.folder / "old.pt")
         with self.assertRaisesRegex(duet.DuetError, "No such file"):
             duet.convert(self.folder / "none.pt")

@@ -71,7 +71,7 @@ Test(doctor_guard, nothing_opens, .timeout = 200) {
     int code = doctor_run(&config, f, NULL, NULL);
     cr_expect_eq(code, ERR_CHECK);
     cr_expect_eq(error_exit_status(code), 3);
-    cr_expect(strstr(error_message(), "are off: first: cpu: peers: device 0: not today"), "%s",
+    cr_expect(strstr(error_message(), "the first is cpu: peers: device 0: not today"), "%s",
               error_message());
     cr_expect_gt(findings_count(f, FINDING_OFF), OP_COUNT, "each step of each check says so");
     findings_free(f);
