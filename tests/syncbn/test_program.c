@@ -363,7 +363,7 @@ Test(api_sync_bn, misuse_is_one_line, .timeout = 30) {
     wrong = (struct duet_buffer){"x", DUET_F32, 1, {0}, 0};
     MUST_FAIL(duet_params_register_buffers(bare, &wrong, 1), DUET_USAGE, "dimension 0");
     wrong = (struct duet_buffer){"x", DUET_I64, 0, {0}, (double)NAN};
-    MUST_FAIL(duet_params_register_buffers(bare, &wrong, 1), DUET_USAGE, "starts at nan");
+    MUST_FAIL(duet_params_register_buffers(bare, &wrong, 1), DUET_USAGE, "initial value nan");
     duet_params_free(bare);
     close_rank(&r);
 }
