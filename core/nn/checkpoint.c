@@ -28,8 +28,8 @@ static int check_checkpoint(const struct duet_checkpoint *c, const char *file, c
         return fail(ERR_USAGE, "%s: the optimizer updates other parameters: give those", what);
     if (c->tape && c->tape->device != c->params->set.device)
         return fail(ERR_USAGE,
-                    "%s: the tape is on %s, the parameters are on %s: each device has its own",
-                    what, device_name(c->tape->device), device_name(c->params->set.device));
+                    "%s: the tape is on %s, the parameters are on %s: give both one device", what,
+                    device_name(c->tape->device), device_name(c->params->set.device));
     if (c->tape && c->tape->pass_of_update > 0 &&
         c->tape->pass_of_update < c->tape->passes_of_update)
         return fail(

@@ -86,7 +86,7 @@ static int check_begin(struct duet_tape *t, const duet_params *params, int sampl
                     (int)pass);
     if (params && params->set.device != t->device)
         return fail(ERR_USAGE,
-                    "tape: the parameters are on %s, the tape on %s: each device has its own",
+                    "tape: the parameters are on %s, the tape on %s: give both one device",
                     device_name(params->set.device), device_name(t->device));
     return OK;
 }

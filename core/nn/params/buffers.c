@@ -14,7 +14,7 @@ static int check_buffer(const struct duet_buffer *b) {
         return fail(ERR_USAGE, "buffer %.100s: type %d: give DUET_F32 or DUET_I64", b->name,
                     (int)b->type);
     if (b->type == DUET_I64 && !(fabs(b->value) <= 0x1p53))
-        return fail(ERR_USAGE, "buffer %.100s: initial value %g: give an int64 -2^53 to 2^53",
+        return fail(ERR_USAGE, "buffer %.100s: initial value %g: give -2^53 to 2^53 for an int64",
                     b->name, b->value);
     if (!b->rank) return OK;
     CHECK(tensor_check_shape(b->name, b->rank, b->shape));

@@ -113,8 +113,8 @@ Test(comm_usage, a_death_is_seen_without_a_wait, .timeout = 30) {
     cr_assert_eq(waitpid(child, NULL, 0), child);
 }
 
-/* Under `duet run`, whose board has left this process: one that it made for another job may have
- * the same number. */
+/* Under `duet run`, whose board is closed here: a board of another job may have got its
+ * descriptor. */
 Test(comm_usage, its_own_board_is_not_the_inherited_one, .timeout = 30) {
     struct comm_options named = {.name = "other", .world = 1}, met = {.meet = 1};
     struct comm *other, *comm;

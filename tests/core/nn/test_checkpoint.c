@@ -309,7 +309,7 @@ Test(api_checkpoint, what_is_refused, .timeout = 30) {
     bad = c, bad.optimizer = other.optimizer;
     MUST_FAIL(duet_checkpoint_save(&bad, file), DUET_USAGE, "optimizer updates other parameters");
     bad = c, bad.tape = other.tape;
-    MUST_FAIL(duet_checkpoint_load(&bad, file), DUET_USAGE, "each device has its own");
+    MUST_FAIL(duet_checkpoint_load(&bad, file), DUET_USAGE, "give both one device");
     bad = c, bad.epoch = -1;
     MUST_FAIL(duet_checkpoint_save(&bad, file), DUET_USAGE, "both count from 0");
     MUST_FAIL(duet_checkpoint_save(&c, "/nowhere/x"), DUET_FAILED, "/nowhere");
