@@ -39,7 +39,7 @@ static double link_bytes(const struct run_record *r) {
 /* What users ask about, as causes of memory. */
 enum part { PART_OUTPUTS, PART_OPTIMIZER, PART_BATCH, PART_REDUCTION, PART_REST, PARTS };
 static const char *const part_names[PARTS] = {"outputs", "optimizer", "batch", "reduction",
-                                              "the rest"};
+                                              "the rest (activations, workspace)"};
 
 static enum part part_of_memory(int cause) {
     switch (cause) {
@@ -77,34 +77,11 @@ static void memory_excess(struct list *list, const struct run_record *dp) {
     for (int n = 0; n < PARTS; n++) {
         int i = largest_part(part);
         if (fabs(part[i]) < 0.5) break;
-        text_add(text, "%s %s%s %s", causes++ ? "," : ":", part_names[i],
-                 i == PART_REST ? " (activations, workspace)" : "", signed_bytes(part[i], bytes));
+        text_add(text, "%s %s %s", causes++ ? "," : ":", part_names[i],
+                 signed_bytes(part[i], bytes));
         if (all >= 1 && part[i] > 0) text_add(text, " (%.0f %%)", 100 * part[i] / all);
         part[i] = 0;
     }
-    text_add(text, ".");
-}
-
-static void longer_phases(struct list *list, const struct run_record *dp) {
-    struct excess of[PHASE_COUNT];
-    double part[PARTS] = {0}, all = 0;
-    int n = time_excess(dp, of), causes = 0;
-    struct text *text = next(list);
-    for (int i = 0; i < n; i++) {
-        if (of[i].within_spread) continue;
-        part[part_of_time(of[i].phase)] += of[i].amount;
-        all += of[i].amount;
-    }
-    if (all <= 0) {
-        text_add(text, "In no phase does device 0 of DP take longer than the others by more than "
-                       "the spread of the steps.");
-        return;
-    }
-    text_add(text, "Device 0 of DP works %.3f ms longer per step than the others:", all * 1e-6);
-    for (int i; part[i = largest_part(part)] > 0; part[i] = 0)
-        text_add(text, "%s %s%s %.3f ms (%.0f %%)", causes++ ? "," : "", part_names[i],
-                 i == PART_REST ? " (replicate, forward, backward)" : "", part[i] * 1e-6,
-                 100 * part[i] / all);
     text_add(text, ".");
 }
 
@@ -213,7 +190,7 @@ static void which_is_faster(struct list *list, const struct run_record *dp,
     if (list->details || !modelled) why(text, dp, ddp); /* otherwise add_load says this */
     text = next(list);
     add_busy(text, add_busy(text, 0, "DP", dp), "DDP", ddp);
-    if (text->used) *text->words = 'T', text_add(text, ": do not trust these times.");
+    if (*text->words) *text->words = 'T', text_add(text, ": do not trust these times.");
 }
 
 /* The answer first; `details` adds what stands behind it. */
