@@ -112,8 +112,8 @@ int command_lesson(int argc, char **argv, const struct duet_model *own) {
     (void)own;
     if (argc && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")))
         return printf("usage: duet lesson\n\nPredicts DP and DDP on real GPUs for three models: "
-                      "lenet loses with both,\nresnet50 gains with both, bert-base loses with DP "
-                      "on 2 GPUs and gains little on 4\n(docs/lessons/lesson.md).\n"),
+                      "lenet loses with both,\nresnet50 gains with both, and over PCIe only DDP "
+                      "speeds up bert-base on 2 GPUs\n(docs/lessons/lesson.md).\n"),
                0;
     return report_error(argc ? fail(ERR_USAGE,
                                     "%s: duet lesson takes no options: for another model use duet "

@@ -1,4 +1,4 @@
-/* duet estimate --gpu NAME[,NAME...] predicts the cost of single, DP and DDP on named GPUs with the
+/* duet estimate --gpu NAME predicts the cost of single, DP and DDP on GPUs of this name with the
  * modelled clock (clock/, train/estimate/modelled.h). Every table says that its times are
  * modelled. */
 #include "cli/estimate/modelled.h"
