@@ -200,7 +200,7 @@ static void tables(FILE *file, int width, const struct run_record *r, int detail
  * rank takes its own, and rank 0's are shown. */
 static void loader_line(FILE *file, int width, const struct run_record *r) {
     const struct device_record *d = &r->device[0];
-    struct text text = {.used = 0};
+    struct text text = {.words = ""};
     text_add(&text, "data: loaded in %.2f s, once", r->data_seconds);
     text_add(&text,
              "; ms per step: host %.3f, %s %.3f, device %.3f (%.3f of it while kernels run), "

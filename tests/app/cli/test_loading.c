@@ -35,9 +35,7 @@ CliTest(cli_loading, the_profile_shows_the_stages, 120) {
         "profile --details --data-dir d --model mlp --batch-size 20 --steps 5 --json %s %s";
     static const char *const runs[] = {"dp", "dp_loss_in_forward", "ddp"};
     put_data(103, 20);
-    cli_run(&c, line, "a", "--workers 0");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    char *text = unbroken(c.out);
+    char *out = cli_output(line, "a", "--workers 0"), *text = unbroken(out);
     cr_expect(matches(text, "^data: loaded in [0-9.]+ s, once; ms per step: host [0-9.]+, "
                             "pinned [0-9.]+, device [0-9.]+ .[0-9.]+ of it while kernels run., "
                             "waiting [0-9.]+$"),
