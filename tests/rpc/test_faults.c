@@ -187,7 +187,7 @@ static void too_late(struct worker *w) {
     GOOD(SYNC("w1", "nap", DUET_ARGS(duet_rpc_number(0.1))));
     MUST(got.integer == 7);
     FAILS(DUET_USAGE, SYNC("w1", "nap", DUET_ARGS(duet_rpc_bytes("", most))),
-          "rpc: values of more than 18253611008 bytes do not go in a message");
+          "rpc: a message has at most 18253611008 bytes");
     FAILS(DUET_USAGE, SYNC("w1", "size", DUET_ARGS(duet_rpc_int((int64_t)most))),
           "rpc: worker 'w1': size: rpc: values of");
 }
