@@ -189,7 +189,7 @@ static void too_late(struct worker *w) {
     FAILS(DUET_USAGE, SYNC("w1", "nap", DUET_ARGS(duet_rpc_bytes("", most))),
           "rpc: a message has at most 18253611008 bytes");
     FAILS(DUET_USAGE, SYNC("w1", "size", DUET_ARGS(duet_rpc_int((int64_t)most))),
-          "rpc: worker 'w1': size: rpc: values of");
+          "rpc: worker 'w1': size: rpc: a message has at most");
 }
 
 TEST_WORKERS(faults, a_value_that_was_not_made_in_time_is_none, 2, too_late, functions)
