@@ -151,7 +151,7 @@ def duets(path, inputs, target, trained=()):
                  virtual_devices=1, save=saved, progress=False, quiet=True) as result:
         def answer():
             loss = result().runs[0].losses[0]
-            before, after = (_read(one) for one in (path.with_suffix(".safetensors"), saved))
+            before, after = (read_tensors(one) for one in (path.with_suffix(".safetensors"), saved))
             with numpy.errstate(invalid="ignore"):  # infinite constants, which nobody compares
                 return _Answer(loss, {
                     name: (x - after[name]) * numpy.float32(1 / RATE) if name in trained else
