@@ -192,19 +192,12 @@ Test(calls, futures_are_waited_for_twice_and_late, .timeout = 30) {
 
 /* ---- workers that begin again, and are ranks of a process group, too ---- */
 
-static int sum_is(struct worker *w, duet_group *group) {
-    float one = 1;
-    duet_tensor *t = tensor_of(w, 1, &one);
-    GOOD(duet_all_reduce(group, t, DUET_SUM, NULL));
-    GOOD(duet_tensor_read(t, &one));
-    duet_tensor_free(t);
-    return (int)one;
-}
-
 static void again(struct worker *w) {
     struct duet_rpc_value got;
     duet_group *group = NULL;
+    float sum = 1;
     GOOD(duet_device_open(&w->device, "cpu", w->rank, 1 << 24));
+    duet_tensor *t = tensor_of(w, 1, &sum);
     for (int life = 0; life < 5; life++) {
         if (life) GOOD(init_worker(w, 0));
         if (life == 2) GOOD(duet_group_init(&group, 0)); /* after one, and before others */
@@ -212,11 +205,14 @@ static void again(struct worker *w) {
                   DUET_ARGS(duet_rpc_int(life), duet_rpc_int(w->rank))));
         MUST(got.integer == life + w->rank);
         duet_rpc_give_device(w->rpc, w->device); /* a group's calls do not, and others call here */
-        if (group) MUST(sum_is(w, group) == 3);
+        if (group) GOOD(duet_all_reduce(group, t, DUET_SUM, NULL));
         GOOD(duet_rpc_take_device(w->rpc, w->device));
         GOOD(duet_rpc_shutdown(&w->rpc, 1, 20));
         FAILS(DUET_USAGE, SYNC("w0", "add", DUET_NO_ARGS), "no worker was given");
     }
+    GOOD(duet_tensor_read(t, &sum));
+    MUST(sum == 27); /* 3 workers, 3 lives with a group */
+    duet_tensor_free(t);
     duet_group_destroy(&group);
 }
 

@@ -137,34 +137,6 @@ Test(faults, a_shutdown_names_who_does_not_come, .timeout = 30) {
     COMMON_WORKERS(3, comes_late);
 }
 
-/* ---- names of the library ---- */
-
-#define REFUSED(call) FAILS(DUET_USAGE, call, "names that begin with 'duet.' are reserved")
-
-static void call_own(struct worker *w) {
-    duet_autograd_context *c;
-    duet_tape *t;
-    duet_future *future;
-    duet_rref *r;
-    if (w->rank) return;
-    GOOD(duet_autograd_context_create(&c, w->rpc));
-    GOOD(duet_autograd_pass(&t, c, NULL, 1));
-    for (int i = 0; i < 4; i++) {
-        const char *to = i / 2 ? "w1" : "w0", *name = i % 2 ? "duet.leave" : "duet.nothing";
-        REFUSED(TELL(to, name, DUET_NO_ARGS));
-        REFUSED(duet_rpc_async(&future, w->rpc, to, name, DUET_NO_ARGS, 0));
-        REFUSED(duet_remote(&r, w->rpc, to, name, DUET_NO_ARGS, 0));
-        REFUSED(duet_autograd_sync(t, to, name, DUET_NO_ARGS, 0, NULL));
-        REFUSED(duet_autograd_async(&future, t, to, name, DUET_NO_ARGS, 0));
-    }
-    REFUSED(duet_rref_create_object(&r, w->rpc, "duet.Optimizer", c, NULL));
-    duet_autograd_context_free(c);
-}
-
-Test(faults, no_program_calls_the_librarys_own, .timeout = 30) {
-    COMMON_WORKERS(2, call_own);
-}
-
 /* ---- late calls, and values that are too large ---- */
 
 static void too_late(struct worker *w) {

@@ -120,12 +120,8 @@ static void check(const struct state *s) {
 
 static void walk(const struct state *s);
 
-static struct state copy_of(const struct state *s) {
-    struct state t = *s;
-    return t;
-}
 #define STEP(s, t)                \
-    struct state t = copy_of(s);  \
+    struct state t = *(s);        \
     t.life[O].object = &t.object; \
     now = &t
 

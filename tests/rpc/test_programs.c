@@ -25,10 +25,6 @@ static void same_in_one_process(const char *words, const char *has) {
     cr_expect(strstr(remote, has), "%s", remote);
 }
 
-Test(programs, a_pipeline_has_the_bits_of_one_tape, .timeout = 60) {
-    same_in_one_process("rpc_pipeline --split 8 --steps 4", "step 3: loss 1.9");
-}
-
 /* Batched updates: as many as steps, and the same bits in every run. One by one: as many as
  * gradients. */
 Test(programs, a_server_updates_in_batches_or_one_by_one, .timeout = 60) {
@@ -41,9 +37,12 @@ Test(programs, a_server_updates_in_batches_or_one_by_one, .timeout = 60) {
     cr_expect(strstr(again, "48 updates\n"), "%s", again);
 }
 
-/* The masks of dropout are drawn alike, too. */
+/* A pipeline; the recurrent model, whose masks of dropout are drawn alike, too; and a dense part by
+ * DDP beside a remote embedding, with an odd number of trainers. */
 Test(programs, remote_parts_have_the_bits_of_one_tape, .timeout = 60) {
+    same_in_one_process("rpc_pipeline --split 8 --steps 4", "step 3: loss 1.9");
     same_in_one_process("rpc_rnn --mend --lr 2 --epochs 4", "Training epoch 3, loss ");
+    same_in_one_process("rpc_ddp --trainers 3 --steps 12", "step 11: loss 2.");
 }
 
 /* One job by send and recv, by remote calls and by DDP. */
@@ -55,11 +54,6 @@ Test(programs, three_ways_have_the_same_bits, .timeout = 60) {
     cr_expect_str_eq(other, first);
     output_of("three_ways ddp", other, sizeof other);
     cr_expect_str_eq(other, first);
-}
-
-/* The dense part by DDP, the embedding by remote calls, and an odd number of trainers. */
-Test(programs, ddp_inside_has_the_bits_of_one_process, .timeout = 60) {
-    same_in_one_process("rpc_ddp --trainers 3 --steps 12", "step 11: loss 2.");
 }
 
 /* tests/golden/make_rpc_rnn.py; after that the last bits have grown. */
