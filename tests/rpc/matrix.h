@@ -152,9 +152,7 @@ static inline void read_grad(duet_tape *t, const duet_var *x, float *out) {
 
 /* What one tape computes of X: the loss of linear(tanh(x)), or with the matrix as a leaf, as it is
  * where it comes as a var. */
-enum way { ONCE, AS_LEAF };
-
-static inline void on_one_tape(struct worker *w, enum way way, float *dw, float *dx) {
+static inline void on_one_tape(struct worker *w, int as_leaf, float *dw, float *dx) {
     duet_tape *t;
     duet_params *params;
     duet_tensor *x = rows(w, X), *leaf_of;
@@ -164,9 +162,9 @@ static inline void on_one_tape(struct worker *w, enum way way, float *dw, float 
     GOOD(duet_tape_begin(t, params, ROWS, DUET_TRAIN));
     duet_var *leaf = duet_leaf(t, x), *h = duet_tanh(t, leaf), *W = duet_leaf(t, leaf_of);
     duet_var *y =
-        way == AS_LEAF ? duet_matmul(t, h, duet_transpose(t, W, 0, 1)) : duet_linear(t, h, 0, -1);
+        as_leaf ? duet_matmul(t, h, duet_transpose(t, W, 0, 1)) : duet_linear(t, h, 0, -1);
     GOOD(duet_backward(t, mean_of_squares(t, y), NULL));
-    if (way == AS_LEAF)
+    if (as_leaf)
         read_grad(t, W, dw);
     else
         GOOD(duet_tensor_read(duet_params_grad(params, 0), dw));
@@ -197,6 +195,15 @@ static inline int read_gradient(duet_tape *t, const char *worker, float *out) {
     GOOD(duet_tensor_read(copy, out));
     duet_tensor_free(copy);
     return DUET_OK;
+}
+
+static inline void same_gradients(const struct pass *p, const char *worker, const float *want_dw,
+                                  const float *want_dx) {
+    float dw[OUT * IN], dx[ROWS * IN];
+    read_grad(p->tape, p->leaf, dx);
+    MUST(!memcmp(dx, want_dx, sizeof dx));
+    GOOD(read_gradient(p->tape, worker, dw));
+    MUST(!memcmp(dw, want_dw, sizeof dw));
 }
 
 #endif

@@ -4,40 +4,34 @@
 
 /* ---- one call, a call passed on, and the same on one tape ---- */
 
-/* A method of an object there. */
-static void of_layer(struct worker *w, duet_tape *t, const char *to, duet_var *h,
-                     struct duet_rpc_value *y) {
-    duet_rref *layer;
-    GOOD(duet_remote(&layer, w->rpc, to, "Layer", DUET_NO_ARGS, 0));
-    GOOD(duet_autograd_rref_sync(t, layer, "forward", DUET_ARGS(duet_rpc_var(h)), 0, y));
-    duet_rref_free(layer);
-}
-
-static void through(struct worker *w, int method, const char *to, const char *owner,
-                    const float *want_dw, const float *want_dx) {
+/* To the matrix at `to`, as a method of an object (owner "") or a function; or on to another. */
+static void through(struct worker *w, const char *to, const char *owner, const float *want_dw,
+                    const float *want_dx) {
     const struct pass p = begin_pass(w, X);
     duet_autograd_context *c = p.context;
     duet_tape *t = p.tape;
     struct duet_rpc_value y;
-    float dw[OUT * IN], dx[ROWS * IN];
-    duet_var *h = duet_tanh(t, p.leaf);
-    if (method)
-        of_layer(w, t, to, h, &y);
-    else if (owner)
-        GOOD(VARS(t, to, "pass_on", DUET_ARGS(duet_rpc_var(h), duet_rpc_text(owner))));
-    else
-        GOOD(VARS(t, to, "forward", DUET_ARGS(duet_rpc_var(h))));
+    float dw[OUT * IN];
+    duet_rref *layer;
+    const struct duet_rpc_value args[] = {duet_rpc_var(duet_tanh(t, p.leaf)), duet_rpc_text(owner)};
+    if (!owner) {
+        GOOD(VARS(t, to, "forward", args, 1));
+    } else if (*owner) {
+        GOOD(VARS(t, to, "pass_on", args, 2));
+        to = owner;
+    } else {
+        GOOD(duet_remote(&layer, w->rpc, to, "Layer", DUET_NO_ARGS, 0));
+        GOOD(duet_autograd_rref_sync(t, layer, "forward", args, 1, 0, &y));
+        duet_rref_free(layer);
+    }
     MUST(y.type == DUET_RPC_VAR);
     duet_var *loss = mean_of_squares(t, y.var);
     FAILS(DUET_USAGE, duet_backward(t, loss, NULL), "with duet_autograd_backward");
     GOOD(duet_autograd_backward(c, &loss, 1, 1));
-    read_grad(t, p.leaf, dx);
-    MUST(!memcmp(dx, want_dx, sizeof dx));
-    GOOD(read_gradient(t, owner ? owner : to, dw));
-    MUST(!memcmp(dw, want_dw, sizeof dw));
+    same_gradients(&p, to, want_dw, want_dx);
     /* Again: the gradients are added. The third time fails, since they were not kept. */
     GOOD(duet_autograd_backward(c, &loss, 1, 0));
-    GOOD(read_gradient(t, owner ? owner : to, dw));
+    GOOD(read_gradient(t, to, dw));
     for (int i = 0; i < OUT * IN; i++)
         MUST(dw[i] == want_dw[i] + want_dw[i]);
     FAILS(DUET_USAGE, duet_autograd_backward(c, &loss, 1, 0), "a second time");
@@ -48,14 +42,14 @@ static void one_tape(struct worker *w) {
     float dw[OUT * IN], dx[ROWS * IN];
     uint64_t used[2];
     if (w->rank) return;
-    on_one_tape(w, ONCE, dw, dx);
+    on_one_tape(w, 0, dw, dx);
     for (int i = 0; i < 2; i++) { /* the second time on tapes that were used before */
-        through(w, 0, "w1", NULL, dw, dx);
-        through(w, 0, "w0", NULL, dw, dx);
-        through(w, 1, "w1", NULL, dw, dx);
-        through(w, 0, "w1", "w2", dw, dx);
-        through(w, 0, "w1", "w0", dw, dx);
-        through(w, 0, "w1", "w1", dw, dx);
+        through(w, "w1", NULL, dw, dx);
+        through(w, "w0", NULL, dw, dx);
+        through(w, "w1", "", dw, dx);
+        through(w, "w1", "w2", dw, dx);
+        through(w, "w1", "w0", dw, dx);
+        through(w, "w1", "w1", dw, dx);
         none_left(w);
         GOOD(duet_device_memory(w->device, &used[i], NULL));
     }
