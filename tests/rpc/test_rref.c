@@ -110,11 +110,11 @@ static void objects(struct worker *w) {
     GOOD(SYNC("w2", "keep", DUET_ARGS(duet_rpc_rref(c))));
     MUST(got.type == DUET_RPC_RREF && duet_rref_owner(got.rref) == 1);
     duet_rref_free(c);
-    lives(w, "w1", 1);
+    becomes(w, "w1", "alive", 1);
     duet_rpc_value_free(&got); /* now only w2 has it */
-    lives(w, "w1", 1);
+    becomes(w, "w1", "alive", 1);
     GOOD(TELL("w2", "keep", DUET_ARGS(duet_rpc_none())));
-    lives(w, "w1", 0);
+    becomes(w, "w1", "alive", 0);
     MUST(w->rpc->life.objects == 0);
 }
 
@@ -168,7 +168,7 @@ static void values(struct worker *w) {
     duet_rpc_value_free(&got);
     duet_rref_free(p);
     duet_params_free(params);
-    lives(w, "w1", 0);
+    becomes(w, "w1", "alive", 0);
 }
 
 TEST_WORKERS(rref, values_and_what_goes_wrong, 2, values, functions)
@@ -193,7 +193,7 @@ static void gives_up(struct worker *w) {
     for (int i = 0; i < 1000 && !ask(w, "w1", "seen"); i++)
         usleep(10000);
     MUST(ask(w, "w1", "seen") == 7);
-    lives(w, "w1", 0);
+    becomes(w, "w1", "alive", 0);
 }
 
 TEST_BARE(an_object_stays_until_its_method_has_ended, 2, gives_up)
@@ -214,8 +214,8 @@ static void not_sent(struct worker *w) {
     FAILS(DUET_FAILED, TELL("w1", "gives", &one, 1), "after its result");
     duet_rref_free(own);
     duet_rref_free(other);
-    lives(w, "w0", 0);
-    lives(w, "w1", 0);
+    becomes(w, "w0", "alive", 0);
+    becomes(w, "w1", "alive", 0);
 }
 
 TEST_BARE(references_in_what_is_not_sent_or_not_taken_end, 3, not_sent)

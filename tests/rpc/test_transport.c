@@ -208,8 +208,6 @@ Test(transport, strangers_keep_nobody_out, .timeout = 60) {
     cr_expect_eq(status_of(p[1]), 0);
     cr_expect_eq(status_of(p[0]), 0);
     cr_expect_lt(duet_time() - began, 10, "rank 1 was kept out");
-    for (int i = 0; i < SILENT; i++)
-        close(held[i]);
 }
 
 /* ---- two machines ---- */
@@ -232,10 +230,6 @@ static int build_machines(void) {
                  "ip -n %1$s link set lo up && ip -n %2$s link set lo up; } >/dev/null 2>&1");
 }
 
-static void drop_machines(void) {
-    shell("ip netns del %1$s 2>/dev/null; ip netns del %2$s 2>/dev/null");
-}
-
 /* Both notice it. */
 static void talk_and_cut(struct worker *w) {
     int code = DUET_OK;
@@ -243,7 +237,7 @@ static void talk_and_cut(struct worker *w) {
     duet_rpc_give_device(w->rpc, w->device);
     __atomic_store_n(&alive, 1, __ATOMIC_SEQ_CST);
     if (w->rank == 0) {
-        lives(w, "w1", 1); /* it has talked, too */
+        becomes(w, "w1", "alive", 1); /* it has talked, too */
         MUST(!shell("ip -n %1$s link set cable down"));
     }
     while (!code)
@@ -262,5 +256,5 @@ Test(transport, two_machines_and_a_cable, .timeout = 120) {
         job.machine[1] = machines[1], job.silence_s = 2;
         workers(2, talk_and_cut);
     }
-    drop_machines();
+    shell("ip netns del %1$s 2>/dev/null; ip netns del %2$s 2>/dev/null");
 }

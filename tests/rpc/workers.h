@@ -254,8 +254,5 @@ static inline void becomes(struct worker *w, const char *at, const char *count, 
         usleep(10000);
     MUST(ask(w, at, count) == wanted, "%s", count);
 }
-static inline void lives(struct worker *w, const char *at, int wanted) {
-    becomes(w, at, "alive", wanted);
-}
 
 #endif
