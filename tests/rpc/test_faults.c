@@ -16,16 +16,19 @@ static const struct duet_rpc_function functions[] = {F(size)};
 static void one_dies(struct worker *w) {
     struct duet_rpc_value got;
     duet_future *f;
-    duet_rref *r, *other;
+    duet_rref *r, *own, *other;
     if (w->rank == 0) {
         GOOD(SYNC("w1", "pid", DUET_NO_ARGS));
         GOOD(duet_remote(&r, w->rpc, "w2", "Thing", DUET_NO_ARGS, 0));
         GOOD(duet_rref_wait(r, 0));
         GOOD(duet_rpc_async(&f, w->rpc, "w2", "nap", DUET_ARGS(duet_rpc_number(9)), 0));
+        GOOD(duet_rref_create_object(&own, w->rpc, "Thing", thing_of(7), thing_goes));
         double began = duet_time();
-        FAILS(DUET_PEER, SYNC("w2", "die", DUET_NO_ARGS),
+        FAILS(DUET_PEER, SYNC("w2", "die", DUET_ARGS(duet_rpc_rref(own))),
               "rpc: die: worker 'w2' is gone: its process has ended");
         MUST(duet_time() - began < 1, "%g s", duet_time() - began);
+        duet_rref_free(own); /* w2 had the last reference to it */
+        becomes(w, "w0", "alive", 0);
         FAILS(DUET_PEER, duet_future_wait(f, &got), "rpc: nap: worker 'w2' is gone");
         FAILS(DUET_PEER, SYNC("w2", "pid", DUET_NO_ARGS), "w2");
         duet_future_free(f);
@@ -83,7 +86,7 @@ static void two_stay(struct worker *w) {
 TEST_ALONE(faults, a_graceful_end_names_who_has_left, 3, two_stay, NULL)
 
 /* w0 leaves while calls in both directions run. */
-static void one_leaves_at_once(struct worker *w) {
+static void leaves_at_once(struct worker *w) {
     duet_future *f;
     if (w->rank == 1) {
         FAILS(DUET_PEER, TELL("w0", "nap", DUET_ARGS(duet_rpc_number(0.3))),
@@ -98,7 +101,7 @@ static void one_leaves_at_once(struct worker *w) {
     MUST(duet_time() - began < 10 && !w->rpc);
 }
 
-TEST_ALONE(faults, leaving_at_once_waits_for_no_call_from_here, 2, one_leaves_at_once,
+TEST_ALONE(faults, leaving_at_once_waits_for_no_call_from_here, 2, leaves_at_once,
            (int[]){0, SIGKILL})
 
 /* A graceful shutdown also waits for calls of others that nobody waits for. */

@@ -93,8 +93,7 @@ static void play(struct rng *rng) {
     usleep((useconds_t)below(rng, LATEST_US));
     kill(pid[victim], SIGKILL);
     for (int i = 0; i < RANKS; i++)
-        cr_expect_eq(status_of(pid[i]), i == victim ? SIGKILL : 0, "round %d, worker %d", round_now,
-                     i);
+        cr_expect_eq(status_of(pid[i]), i == victim ? SIGKILL : 0, "round %d: w%d", round_now, i);
     close(begun[0]), close(begun[1]);
 }
 

@@ -4,9 +4,7 @@
  * state:
  *
  *     an object exists if a worker or a message has a reference to it
- *     when no references are left and all messages have arrived, O has no object
- *
- * A state is stored as bytes, and each is visited once. */
+ *     when no references are left and all messages have arrived, O has no object */
 #include "rpc/lifetime.h"
 #include "tests/harness/harness.h"
 
@@ -52,7 +50,7 @@ static void freed(void *context, uint64_t rref, void *value) {
     now->freed = 1;
 }
 
-/* ---- states that were seen ---- */
+/* ---- states that were seen: each is visited once, and stored as a hash ---- */
 
 enum { SEEN = 1 << 20 };
 static uint64_t (*seen)[2];
