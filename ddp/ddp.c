@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "ddp/setup.h"
 #include "ddp/state.h"
+#include "group/call_trace.h"
 #include "group/group.h"
 
 struct ddp_config ddp_config_default(void) {
@@ -207,6 +208,20 @@ int ddp_begin(struct duet_ddp *ddp, int32_t step) {
     return ddp_ended(ddp, ddp_open_step(ddp, step));
 }
 
+/* With DUET_TRACE the sums of buckets are calls of the group, too. All ddps share the log. */
+static int record_sums(struct duet_ddp *ddp) {
+    struct call_trace *trace = call_trace_of(ddp->group);
+    struct span_log *log = stream_spans(device_comm(ddp->device));
+    int bucket;
+    if (!trace || !log->on) return OK;
+    CHECK(stream_sync(device_comm(ddp->device)));
+    for (const struct span *s = log->spans; s < log->spans + log->count; s++)
+        if (sscanf(s->name, "allreduce bucket %d", &bucket) == 1)
+            call_trace_add(trace, s->name, ddp->plan.bucket[bucket].bytes, s->start_ns, s->end_ns);
+    log->count = 0;
+    return OK;
+}
+
 int ddp_close_step(struct duet_ddp *ddp) {
     struct device *device = ddp->device;
     struct stream *compute = device_compute(device);
@@ -216,6 +231,7 @@ int ddp_close_step(struct duet_ddp *ddp) {
     /* this wait counts as allreduce time */
     stream_set_phase(compute, PHASE_ALLREDUCE, ddp->step);
     CHECK(stream_wait(compute, ddp->reduced));
+    CHECK(record_sums(ddp));
     return ddp_agree_on_used(ddp);
 }
 

@@ -1,12 +1,10 @@
 /* Makes and frees a ddp. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "ddp/setup.h"
 #include "ddp/state.h"
-#include "group/call_trace.h"
 #include "group/group.h"
 
 static int make_counters(struct duet_ddp *ddp) {
@@ -85,19 +83,6 @@ int ddp_init(struct duet_ddp **out, struct comm *comm, duet_params *params, duet
     return OK;
 }
 
-/* With DUET_TRACE the sums of buckets are calls of the group, too. */
-static void record_sums(struct duet_ddp *ddp) {
-    struct call_trace *trace = call_trace_of(ddp->group);
-    struct span_log *log = stream_spans(device_comm(ddp->device));
-    int bucket;
-    for (size_t i = 0; trace && i < log->count; i++) {
-        const struct span *s = &log->spans[i];
-        if (sscanf(s->name, "allreduce bucket %d", &bucket) == 1 && bucket < ddp->plan.bucket_count)
-            call_trace_add(trace, s->name, ddp->plan.bucket[bucket].bytes, s->start_ns, s->end_ns);
-    }
-    if (trace) span_log_free(log);
-}
-
 void duet_ddp_free(struct duet_ddp *ddp) {
     struct failures before = {.code = OK};
     if (!ddp) return;
@@ -107,7 +92,6 @@ void duet_ddp_free(struct duet_ddp *ddp) {
     hooks_free(&ddp->hooks);
     /* an earlier call has returned any error of the stream */
     stream_sync(device_comm(ddp->device));
-    record_sums(ddp);
     allreduce_free(ddp->allreduce);
     ddp_buffers_free(ddp->buffers);
     for (int b = 0; b < ddp->events; b++)

@@ -48,7 +48,7 @@ static int agree(struct group *group, struct comm *comm, const struct ddp_config
 /* Rank 0's buffers come now, as in PyTorch. */
 static int attach(struct duet_ddp *d) {
     if (call_trace_of(d->group) && device_config(d->device)->kind != DEVICE_CUDA)
-        span_log_init(stream_spans(device_comm(d->device)), 1);
+        stream_spans(device_comm(d->device))->on = 1;
     program_show_gradients(d->owner);
     d->sync_buffers = 1;
     return ddp_broadcast_buffers(d, -1);

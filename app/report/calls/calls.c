@@ -21,7 +21,7 @@ struct call {
 };
 
 struct rank {
-    struct call *calls; /* [count], owned, by kind and time; NULL: no file of this rank */
+    struct call *calls; /* [count], owned, by name and time; NULL: no file of this rank */
     size_t count, came_last;
     double bytes, waited;
 };
@@ -35,7 +35,7 @@ struct group {
     double blame, median;     /* the largest blame, 0: none; and the median wait in it */
     int blamed;               /* the rank */
     size_t last_in, calls_in; /* it came last in last_in of calls_in calls */
-    const struct call *in;    /* of this kind */
+    const struct call *in;    /* such a call of rank 0 */
 };
 
 /* ---- a trace ---- */
@@ -79,15 +79,10 @@ static int is_wrong(const char *path, const char *what) {
                 what);
 }
 
-static int compare_kinds(const struct call *a, const struct call *b) {
-    int names = strcmp(a->name, b->name);
-    return names ? names : (a->bytes > b->bytes) - (a->bytes < b->bytes);
-}
-
-static int by_kind(const void *left, const void *right) {
+static int in_order(const void *left, const void *right) {
     const struct call *a = left, *b = right;
-    int kinds = compare_kinds(a, b);
-    return kinds ? kinds : (a->start > b->start) - (a->start < b->start);
+    int names = strcmp(a->name, b->name);
+    return names ? names : (a->start > b->start) - (a->start < b->start);
 }
 
 /* Sends and receives are left out: nobody else waits for them. */
@@ -108,7 +103,7 @@ static int read_calls(struct group *g, const char *path, struct rank *r,
         r->calls[r->count++] = c;
     }
     g->begun = fmax(g->begun, begun);
-    qsort(r->calls, r->count, sizeof *r->calls, by_kind);
+    qsort(r->calls, r->count, sizeof *r->calls, in_order);
     return OK;
 }
 
@@ -133,13 +128,14 @@ static int read_rank(struct group *g, const char *path, const struct json *root)
 
 /* The calls that belong together: which rank came last, and how long the first one waited. */
 struct meeting {
+    const struct call *call; /* rank 0's */
     int last;
     double waited;
 };
 
 /* first[r] + k is rank r's call. */
 static struct meeting meet(struct group *g, const struct call *const *first, size_t k) {
-    struct meeting met = {0, 0};
+    struct meeting met = {first[0] + k, 0, 0};
     for (int r = 1; r < g->ranks; r++)
         if (first[r][k].start > first[met.last][k].start) met.last = r;
     for (int r = 0; r < g->ranks; r++) {
@@ -152,38 +148,42 @@ static struct meeting meet(struct group *g, const struct call *const *first, siz
     return met;
 }
 
-static int by_last(const void *left, const void *right) {
+static int by_kind(const void *left, const void *right) {
     const struct meeting *a = left, *b = right;
+    if (a->call->bytes != b->call->bytes) return a->call->bytes > b->call->bytes ? 1 : -1;
     return a->last != b->last ? a->last - b->last
                               : (a->waited > b->waited) - (a->waited < b->waited);
 }
 
-/* The first `count` calls of one kind of every rank. */
-static int judge_kind(struct group *g, const struct call *const *first, size_t count) {
+/* The first `count` calls of one name of every rank. */
+static int judge_name(struct group *g, const struct call *const *first, size_t count) {
     struct meeting *met = malloc((count + 1) * sizeof *met);
     if (!met) return fail(ERR_MEMORY, "report: out of host memory");
     for (size_t k = 0; k < count; k++)
         met[k] = meet(g, first, k);
-    qsort(met, count, sizeof *met, by_last);
+    qsort(met, count, sizeof *met, by_kind);
     for (size_t i = 0, n; i < count; i += n) {
-        for (n = 1; i + n < count && met[i + n].last == met[i].last;)
+        const struct meeting *m = &met[i];
+        for (n = 1; i + n < count && m[n].last == m->last && m[n].call->bytes == m->call->bytes;)
             n++;
-        double median = met[i + n / 2].waited, blame = (double)n * median;
+        double median = m[n / 2].waited, blame = (double)n * median;
         if (n < REPEATED || blame <= g->blame) continue;
-        g->blame = blame, g->median = median, g->blamed = met[i].last;
-        g->last_in = n, g->calls_in = count, g->in = first[0];
+        g->blame = blame, g->median = median, g->blamed = m->last;
+        g->last_in = n, g->calls_in = 0, g->in = m->call;
+        for (size_t k = 0; k < count; k++)
+            g->calls_in += met[k].call->bytes == m->call->bytes;
     }
     g->meetings += count;
     free(met);
     return OK;
 }
 
-/* Sets *first to the rank's first call of this kind, and returns how many it has. */
-static size_t find_kind(const struct rank *r, const struct call *kind, const struct call **first) {
+/* Sets *first to the rank's first call of this name, and returns how many it has. */
+static size_t find_name(const struct rank *r, const char *name, const struct call **first) {
     size_t i = 0, n = 0;
-    while (i < r->count && compare_kinds(&r->calls[i], kind) < 0)
+    while (i < r->count && strcmp(r->calls[i].name, name) < 0)
         i++;
-    while (i + n < r->count && !compare_kinds(&r->calls[i + n], kind))
+    while (i + n < r->count && !strcmp(r->calls[i + n].name, name))
         n++;
     *first = r->calls + i;
     return n;
@@ -192,13 +192,12 @@ static size_t find_kind(const struct rank *r, const struct call *kind, const str
 static int judge(struct group *g) {
     const struct call *first[MAX_DEVICES];
     for (size_t i = 0, n; i < g->rank[0].count; i += n) {
-        const struct call *kind = &g->rank[0].calls[i];
-        size_t least = n = find_kind(&g->rank[0], kind, first);
+        size_t least = n = find_name(&g->rank[0], g->rank[0].calls[i].name, first);
         for (int r = 1; r < g->ranks; r++) {
-            size_t here = find_kind(&g->rank[r], kind, first + r);
+            size_t here = find_name(&g->rank[r], first[0]->name, first + r);
             if (here < least) least = here;
         }
-        CHECK(judge_kind(g, first, least));
+        CHECK(judge_name(g, first, least));
     }
     return OK;
 }

@@ -2,9 +2,9 @@
  * (calls.c), and when each device of a program computed (timeline.c).
  *
  * With DUET_TRACE=FILE each rank of each group writes a Chrome trace of its calls, all on one
- * machine's clock (group/call_trace.h). The ranks of a group make the collectives of a kind (name
- * and bytes) in the same order, so their k-th calls of a kind belong together. A rank that begins
- * early waits for the rank that arrives last:
+ * machine's clock (group/call_trace.h). The ranks of a group make the collectives of one name in
+ * the same order, so their k-th calls of a name belong together, even if their bytes differ. A rank
+ * that begins early waits for the rank that arrives last:
  *
  *     rank 0   |<--- waits --->|<- moves ->|
  *     rank 1             |<--->|<- moves ->|
@@ -12,7 +12,7 @@
  *
  * Waits count from the time when every rank has begun a call. One slow call may still outweigh all
  * waits of the steps, so their sum does not show which rank is slow. The collectives of training
- * steps repeat. For each rank and each kind in which it came last at least five times,
+ * steps repeat. For each rank and kind (name, bytes at rank 0) in which it came last five times,
  *
  *     blame = how often it came last x the median of the waits for it
  *

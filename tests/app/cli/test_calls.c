@@ -26,23 +26,23 @@ static void end_rank(FILE *f) {
     cr_assert_eq(fclose(f), 0);
 }
 
-/* Three ranks, with times by hand. Waits count from 130 ms, when rank 2 begins. all_reduce 2: rank
- * 0 comes last, and rank 1, whose part is over by then, waited for no longer than its call took.
- * Rank 1 alone has a third call, which counts nowhere. */
+/* Three ranks, with other bytes and times by hand. Waits count from 130 ms, when rank 2 begins.
+ * all_to_all 2: rank 0 comes last, and rank 1, whose part is over by then, waited for no longer
+ * than its call took. Rank 1 alone has a third call, which counts nowhere. */
 static void put_ranks(void) {
     FILE *f = begin_rank("c", "g", 0, 3);
-    put_call(f, "all_reduce", 1024, 100, 140);
+    put_call(f, "all_to_all", 1024, 100, 140);
     put_call(f, "send", 8, 145, 146);
-    put_call(f, "all_reduce", 1024, 170, 180);
+    put_call(f, "all_to_all", 512, 170, 180);
     end_rank(f);
     f = begin_rank("c", "g", 1, 3);
-    put_call(f, "all_reduce", 1024, 120, 140);
-    put_call(f, "all_reduce", 1024, 160, 165);
+    put_call(f, "all_to_all", 512, 120, 140);
+    put_call(f, "all_to_all", 1024, 160, 165);
     put_call(f, "barrier", 0, 180, 190);
     end_rank(f);
     f = begin_rank("c", "g", 2, 3);
-    put_call(f, "all_reduce", 1024, 130, 140);
-    put_call(f, "all_reduce", 1024, 169, 180);
+    put_call(f, "all_to_all", 1024, 130, 140);
+    put_call(f, "all_to_all", 1024, 169, 180);
     end_rank(f);
 }
 
@@ -52,8 +52,8 @@ CliTest(cli_calls, waits_of_each_rank, 60) {
              "Group g: 3 ranks, 2 collectives; 60 ms from the time when all had begun.\n"
              "\n"
              "rank collectives      bytes     waited came last\n"
-             "   0           2      2 KiB       0 ns         1\n"
-             "   1           3      2 KiB       5 ms         0\n"
+             "   0           2    1.5 KiB       0 ns         1\n"
+             "   1           3    1.5 KiB       5 ms         0\n"
              "   2           2      2 KiB       1 ms         1\n",
              "report c.g.2 c.g.0 c.g.1");
 }
