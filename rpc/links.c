@@ -5,7 +5,7 @@
  *     write_frames    writes what the socket did not take at once
  *
  * So a sender never waits for a peer. A message to the worker itself arrives at once. With TCP the
- * kernel ends the stream if the machine of the peer has not answered for `silence_s`. */
+ * kernel ends the stream if for `silence_s` the peer's machine is silent, or its buffers full. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
