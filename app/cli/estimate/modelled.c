@@ -200,7 +200,7 @@ static void print_head(const struct asked *a, int width) {
     snprintf(each, sizeof each, c->batch_per_device ? "%d samples per GPU" : "global batch %d",
              c->batch_per_device ? c->batch_per_device : c->batch_size);
     clock_add_what_if(&a->clock.what_if, changes, sizeof changes);
-    text_add(&text, "modelled: %s (%.3g GiB); %s: ", gpu->name, figures_gib(c, &a->clock),
+    text_add(&text, "modelled: %s (%.4g GiB); %s: ", gpu->name, figures_gib(c, &a->clock),
              a->clock.machine->name);
     ways_add_model(&text, c);
     text_add(&text,
