@@ -127,7 +127,7 @@ const char *cost_bound(const struct clock_config *c, const struct scheduled *k) 
  * An operation of the interpreter has one price in forward and another in backward, which runs in
  * C++ threads; replicate makes a tensor for each parameter and device; DDP's hook copies each
  * gradient. */
-static const double ADDITION = 0.1; /* of two gradients by autograd; no formula counts it */
+static const double ADDITION = 0.1; /* of an operation: two gradients are added; in no formula */
 static const double START_US = 5;   /* from the call to the GPU's first instruction */
 
 /* The share of all parameters that an entry moves, in tensors. */
