@@ -19,7 +19,8 @@
 #     EMULATION=1       compiles CUDA's files for the CPU, in build/emulation: mk/emulation.mk
 VERSION := $(shell sed -n 's/^.define DUET_VERSION "\(.*\)"/\1/p' duet/core.h)
 PREFIX  ?= /usr/local
-CFLAGS  ?= $(if $(SAN),-g1,-g)
+# Line numbers only; a debugger also needs variables: CFLAGS=-g takes a third longer to compile.
+CFLAGS  ?= -g1
 comma   := ,
 Q       := $(if $(V),,@)
 SAN_NAME := san-$(subst $(comma),-,$(SAN))
@@ -27,15 +28,19 @@ B       := build$(if $(EMULATION),/emulation)$(if $(SAN),$(if $(EMULATION),-,/)$
 # The folder of objects that do not use CUDA. The emulated build reuses those of the plain build.
 H       := $(if $(EMULATION),build$(if $(SAN),/$(SAN_NAME)),$(B))
 
-# The library's folders; mk/cuda.mk adds those named `cuda`.
-FOLDERS := core/base core/base/files core/base/text core/trace app/clock core/device \
-           core/device/host core/device/host/kernels core/data core/nn core/nn/tape core/nn/layers \
+# The library's folders; mk/cuda.mk adds those named `cuda`. The slowest files to compile are first,
+# so that all cores are busy to the end.
+FOLDERS := core/device/host/kernels core/base core/base/files core/base/text core/trace app/clock \
+           core/device core/device/host core/data core/nn core/nn/tape core/nn/layers \
            core/nn/optimizer core/nn/params models models/graph core/comm scatter_gather allreduce \
            allreduce/plans allreduce/host group group/plans dp ddp fsdp syncbn app/train \
            app/train/compare app/train/estimate app/train/files app/report app/report/calls \
            app/report/collective app/report/chrome app/report/pictures app/report/page app/doctor \
            rpc app/cli app/cli/estimate app/cli/options app/cli/results app/cli/run
-LIB_C    = $(filter-out app/cli/main.c,\
+# The instruction sets whose kernels are built. `make demo` builds only the best of this processor.
+KERNELS := avx512 avx2 generic
+NO_KERNELS := $(filter-out $(KERNELS),avx512 avx2 generic)
+LIB_C    = $(filter-out app/cli/main.c $(addprefix %_,$(NO_KERNELS:=.c)),\
            $(wildcard $(FOLDERS:=/*.c))) $(MPI_C)
 CUDA_OBJ = $(patsubst %,$(B)/%.o,$(basename $(CUDA_SOURCES)))
 LIB_OBJ  = $(patsubst %.c,$(H)/%.o,$(LIB_C)) $(CUDA_OBJ)
@@ -53,8 +58,6 @@ OPT := -O2
 VECTORS := -O3 -fno-math-errno -fno-trapping-math
 OPT_core/device/host/kernels := $(VECTORS)
 OPT_core/base := $(VECTORS)
-# Kernels get line numbers only: more debug information takes a third of the compiler's time.
-LINES_core/device/host/kernels := $(if $(filter -g,$(CFLAGS)),-g1)
 # The largest stack frame of a function, because the command runs with a stack of 512 KiB. The
 # matrix product keeps its panels on the stack.
 COMMAND_FRAME = -Wframe-larger-than=$(if $(filter core/device/host/kernels,$(*D)),294912,81920)
@@ -63,7 +66,7 @@ FRAME = $(if $(SAN)$(filter $(B)/tests/% $(H)/bench/%,$@),,$(COMMAND_FRAME))
 # programs anyway, and without interposition a call inside the library stays direct and may be
 # inlined.
 PIC := -fPIC -fno-semantic-interposition
-COMPILE = $(CC) $(FLAGS) $(FRAME) $(or $(OPT_$(*D)),$(OPT)) $(CFLAGS) $(LINES_$(*D))
+COMPILE = $(CC) $(FLAGS) $(FRAME) $(or $(OPT_$(*D)),$(OPT)) $(CFLAGS)
 LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^)
 LINK_SO = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) -shared
 
@@ -79,7 +82,7 @@ $(LIB_OBJ): COMPILE += $(PIC)
 
 found:
 	@scripts/find_cuda.sh report '$(CUDA_USE)' $(CUDA_FOUND)
-	@echo "math:      own kernels, no library needed"
+	@echo "math:      own kernels for $(KERNELS), no library needed"
 	@echo "zlib:      $(or $(HAVE_ZLIB:yes=found),not found: raw IDX files only)"
 	@echo "MPI:       $(if $(MPI),Open MPI $(MPI),not found (libopenmpi-dev): one machine only)"
 	@echo "criterion: $(CRITERION_USE)"
@@ -89,7 +92,8 @@ found:
 FLAGS_OF_C = $(CC) $(FLAGS) $(CFLAGS) $(PIC)
 $(H)/flags: words = $(FLAGS_OF_C) MPI $(MPI)
 $(B)/cuda_flags: words = $(FLAGS_OF_C) $(CUDA_ALL_FLAGS)
-$(H)/flags $(B)/cuda_flags $(B)/tests/flags: FORCE
+$(H)/kernels: words = $(KERNELS)
+$(H)/flags $(H)/kernels $(B)/cuda_flags $(B)/tests/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ',,$(words))' | cmp -s - $@ || echo '$(subst ',,$(words))' > $@
 
@@ -101,6 +105,11 @@ $(1)/%.o: %.c $(H)/flags
 endef
 $(foreach folder,$(sort $(B) $(H)),$(eval $(call compile_c,$(folder))))
 $(CUDA_OBJ): $(B)/cuda_flags
+
+# fast.o chooses among the kernels that are built. It is new whenever they change, and so is all that
+# is linked with it.
+$(H)/core/device/host/kernels/fast.o: $(H)/kernels
+$(H)/core/device/host/kernels/fast.o: COMPILE += $(KERNELS:%=-DHAVE_%=1) $(NO_KERNELS:%=-DHAVE_%=0)
 
 # The assembler includes these files, so the compiler does not list them as dependencies.
 $(H)/app/report/page/html.o: app/report/page/page.css

@@ -1,21 +1,22 @@
 /* Chooses the fast kernel of an op for this processor. The processor is queried at run time, so one
- * binary runs everywhere. */
+ * binary runs everywhere. The Makefile says which instruction sets a build has: HAVE_avx2 is 1 or
+ * 0. Without one that fits, the references compute. */
 #include "device/host/kernels/fast.h"
 
 #include <string.h>
 
 static host_kernel *const *kernels_of(const char *isa) {
-    if (isa && strcmp(isa, "generic") == 0) return n16_generic_kernels;
+    if (HAVE_generic && isa && strcmp(isa, "generic") == 0) return n16_generic_kernels;
 #if defined(__x86_64__)
-    if ((!isa || strcmp(isa, "avx512") == 0) && __builtin_cpu_supports("avx512f") &&
+    if (HAVE_avx512 && (!isa || strcmp(isa, "avx512") == 0) && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
         return n16_avx512_kernels;
-    if ((!isa || strcmp(isa, "avx2") == 0) && __builtin_cpu_supports("avx2") &&
+    if (HAVE_avx2 && (!isa || strcmp(isa, "avx2") == 0) && __builtin_cpu_supports("avx2") &&
         __builtin_cpu_supports("fma"))
         return n16_avx2_kernels;
 #endif
-    return isa ? NULL : n16_generic_kernels;
+    return HAVE_generic && !isa ? n16_generic_kernels : NULL;
 }
 
 host_kernel *host_fast_kernel(enum op op, const char *isa) {
@@ -24,7 +25,10 @@ host_kernel *host_fast_kernel(enum op op, const char *isa) {
 }
 
 const char *host_best_isa(void) {
-    return kernels_of("avx512") ? "avx512" : kernels_of("avx2") ? "avx2" : "generic";
+    return kernels_of("avx512") ? "avx512"
+           : kernels_of("avx2") ? "avx2"
+           : HAVE_generic       ? "generic"
+                                : "reference";
 }
 
 /* W_hh in panels of up to 32 columns more than it has, and a row for each sample of what a step
