@@ -31,8 +31,7 @@ SKIP_SAN    := scripts/test_% python/test_% app/cli/test_json app/cli/test_profi
                app/cli/test_golden_resnet rpc/test_kills app/cli/test_same_bits \
                app/cli/test_limits app/cli/test_modelled \
                app/doctor/test_faults app/doctor/test_ranks app/doctor/test_guard \
-               app/doctor/test_ops app/cli/test_collective app/cli/test_any_data \
-               examples/test_scripts
+               app/doctor/test_ops app/cli/test_collective examples/test_scripts
 SKIP_THREAD := core/device/test_kernels% allreduce/test_plan allreduce/test_channels \
                app/doctor/test_% app/cli/test_bad_files core/base/test_random \
                app/cli/test_bad_input \

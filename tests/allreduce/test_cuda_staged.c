@@ -1,6 +1,6 @@
 /* GPUs that cannot reach each other's memory, on the emulated runtime: which executor `auto` takes
  * and what it prints, ranks that die or stop during a call, counts, and the values at the start of
- * DDP. (test_cuda.c tests bits, cuda/test_emulated_matrix.c the commands.) */
+ * DDP. (test_cuda.c tests bits, cuda/test_train.c the commands.) */
 #include "tests/allreduce/cuda.h"
 #include "tests/allreduce/lose.h"
 

@@ -1,5 +1,5 @@
 /* Shared by the tests of DP: the trainer's strategy in a session made by hand, devices, unequal
- * weights, batches cut by virtual device. tests/dp/judge.h has the reference. */
+ * weights, batches cut by virtual device. */
 #ifndef TESTS_DP_RIG_H
 #define TESTS_DP_RIG_H
 
@@ -9,7 +9,7 @@
 #include "dp/dp.h"
 #include "train/session.h"
 
-enum { RIG_BATCH = 40, RIG_ROWS = 12, RIG_MIB = 1024 * 1024, RIG_DEVICES = 8 };
+enum { RIG_BATCH = 40, RIG_MIB = 1024 * 1024, RIG_DEVICES = 8 };
 
 static inline uint32_t rig_random(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -167,10 +167,6 @@ static inline struct replica *rig_replica(struct rig *rig, int r) {
 static inline int rig_step_of(struct rig *rig, const struct step_block *step,
                               const struct batch *batch) {
     return strategy_dp.step(&rig->session, step, batch);
-}
-
-static inline int rig_hash_values(struct rig *rig, const struct step_block *step) {
-    return strategy_dp.hash_values(&rig->session, step);
 }
 
 static inline void rig_open(struct rig *rig, const char *model, int devices, int segments,

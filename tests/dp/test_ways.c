@@ -1,13 +1,9 @@
-/* Two options take work from device 0 without changing bits: --output-device, whose device gathers
- * the outputs and computes the loss, and --dp-reduce sharded, with which other devices add up the
- * gradients. Every combination trains the model of one device, and every link carries exactly the
- * expected bytes. */
-#include "tests/dp/judge.h"
+/* Two options take work from device 0: --output-device, whose device gathers the outputs and
+ * computes the loss, and --dp-reduce sharded, with which other devices add up the gradients. Every
+ * link carries exactly the expected bytes. (tests/app/cli/test_same_bits.c compares the bits.) */
+#include "tests/dp/rig.h"
 
-/* Samples of each step: a multiple of the devices, not a multiple, fewer than devices, one; then an
- * evaluation (negative), and more training. */
-static const int batches[] = {40, 37, 3, 1, -29, 24, 2};
-enum { STEPS = 7, N = 38 };
+enum { N = 38 };
 
 static void open_way(struct rig *rig, const char *model, int devices, int segments,
                      enum device_kind kind, int loss_in_forward, int output_device, int sharded) {
@@ -16,44 +12,6 @@ static void open_way(struct rig *rig, const char *model, int devices, int segmen
     config.output_device = output_device;
     config.sharded_reduce = sharded;
     cr_assert_eq(rig_init(rig, &config), OK, "%s", error_message());
-}
-
-static void train_way(const char *model, int devices, int segments, enum device_kind kind,
-                      int loss_in_forward, int output_device, int sharded,
-                      const struct record *want) {
-    struct rig rig;
-    char what[128];
-    snprintf(what, sizeof what, "%s on %d devices, output device %d%s%s%s", model, devices,
-             output_device, sharded ? ", sharded" : "", loss_in_forward ? ", loss in forward" : "",
-             kind == DEVICE_HOST_LATE ? ", late" : "");
-    open_way(&rig, model, devices, segments, kind, loss_in_forward, output_device, sharded);
-    rig_train(&rig, batches, STEPS, what);
-    check_against(&rig, want, batches, STEPS, output_device, what);
-    rig_free(&rig);
-}
-
-static void train_ways(const char *model, int devices, int segments) {
-    struct record want;
-    judge(&want, model, segments, batches, STEPS);
-    for (int way = test_short(); way < 8; way += 1 + test_short()) /* short: late devices only */
-        for (int output = 0; output < devices; output++)
-            train_way(model, devices, segments, way & 1 ? DEVICE_HOST_LATE : DEVICE_HOST,
-                      way >> 1 & 1, output, way >> 2, &want);
-    judged_free(&want);
-}
-
-Test(dp_ways, every_way_has_the_bits_of_one_device, .timeout = 120) {
-    train_ways("mlp", 2, 4);
-    train_ways("mlp", 3, 3);
-    train_ways("mlp", 4, 4);
-}
-
-Test(dp_ways, one_device_and_eight, .timeout = 120) {
-    struct record want;
-    judge(&want, "mlp", 8, batches, STEPS);
-    train_way("mlp", 1, 8, DEVICE_HOST, 0, 0, 1, &want);
-    train_way("mlp", 8, 8, DEVICE_HOST_LATE, 0, 7, 1, &want);
-    judged_free(&want);
 }
 
 /* ---- bytes ---- */

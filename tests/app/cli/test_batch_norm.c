@@ -7,85 +7,54 @@
 #include "tests/app/cli/nets.h"
 #include "tests/app/cli/run.h"
 
-/* The last batch of an epoch is short: 22 samples in batches of 8, padded where V = 4. */
-#define DATA "--model resnet18 --dataset synthetic --shape 1x9x8 --samples 22"
-#define REST " --virtual-devices 4 --batch-size 8 --lr 0.05 --seed 3 --quiet"
-#define RUN DATA REST
+#define OF(MODEL) "--model " MODEL " --dataset synthetic --shape 1x9x8 --samples 22 "
+#define DATA OF("resnet18")
+#define RUN OF("small") "--virtual-devices 4 --batch-size 8 --lr 0.05 --seed 3 --quiet "
 
-/* A step of ResNet-18 is long, one of this model is not. */
-#define SMALL_DATA "--model small --dataset synthetic --shape 1x9x8 --samples 22"
-#define SMALL_RUN SMALL_DATA REST
-
-/* Without virtual devices each mode normalises other shares. With SyncBatchNorm it does not, but
- * adds in another order, and biases before a norm have gradients of rounding alone. */
-CliTest(cli_batch_norm, without_virtual_devices, 300) {
-    put_norm_model("small");
-    static const char line[] = "compare --devices 2 " SMALL_DATA
-                               " --batch-size 8 --lr 0.05 --quiet --steps 1 --virtual-devices off";
-    cli_fails(2, "the modes train different models|--sync-bn", "%s", line);
-    cli_says(0, "DDP ~ single: agree within rounding", "%s --sync-bn", line);
-}
-
+/* The proof covers buffers. Without virtual devices each mode normalises other shares; with
+ * SyncBatchNorm it does not, but adds in another order, and biases before a norm have gradients of
+ * rounding alone. */
 CliTest(cli_batch_norm, the_proof_looks_at_buffers, 300) {
+    static const char off[] = "compare " RUN "--steps 1 --virtual-devices off";
     put_norm_model("small");
-    cli_says(0, "DDP = single: identical to the bit after 2 steps|!DP was left out",
-             "compare --devices 2 " SMALL_RUN " --steps 2");
     cli_says(0,
-             "DDP = single: identical to the bit after 2 steps|"
-             "DP was left out: SyncBatchNorm is only supported within",
-             "compare --devices 2 " SMALL_RUN " --steps 2 --sync-bn");
+             "\nDP = single: identical to the bit after 2 steps|\nDDP = single: identical to the "
+             "bit after 2 steps",
+             "compare " RUN "--steps 2");
+    cli_says(0,
+             "DDP = single: identical to the bit after 2 steps|DP was left out: SyncBatchNorm is "
+             "only supported within",
+             "compare " RUN "--steps 2 --sync-bn");
+    cli_fails(2, "the modes train different models|--sync-bn", "%s", off);
+    cli_says(0, "DDP ~ single: agree within rounding", "%s --sync-bn", off);
 }
 
-/* PyTorch's names, an I64 without dimensions, every tensor aligned; and evaluation with a file's
- * statistics gives the result of the run that wrote it. */
+/* PyTorch's names, an I64 without dimensions, every tensor aligned. A step with rate 0 still
+ * updates the statistics, and counts on from the file's number. */
 CliTest(cli_batch_norm, a_file_holds_the_buffers, 120) {
-    if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
-    struct safetensors s;
-    int64_t batches;
-    float mean[64], again[64];
-    cli_well("train --mode ddp " RUN " --steps 2 --save w");
-    cr_assert_eq(safetensors_open(&s, "w"), OK, "%s", error_message());
-    cr_assert_eq(s.count, 76 + 51);
-    for (int i = 0; i < s.count; i++)
-        cr_assert_eq(s.entries[i].offset % (s.entries[i].bytes / s.entries[i].count), 0u, "%s",
-                     s.entries[i].name);
-    const char *tracked = "resnet_block4.1.bn2.num_batches_tracked";
-    cr_assert_eq(safetensors_read_as(&s, "I64", tracked, 0, NULL, &batches), OK, "%s",
-                 error_message());
-    cr_assert_eq(batches, 2);
-    cr_assert_eq(safetensors_read(&s, "1.running_mean", 1, (int64_t[]){64}, mean), OK);
-    safetensors_close(&s);
-    /* a step with rate 0 still updates the statistics, and counts on from the file's number */
-    cli_well("train --mode dp " RUN " --steps 1 --lr 0 --init-from w --save w2");
-    cr_assert_eq(safetensors_open(&s, "w2"), OK, "%s", error_message());
-    cr_assert_eq(safetensors_read_as(&s, "I64", tracked, 0, NULL, &batches), OK);
-    cr_assert_eq(batches, 3);
-    cr_assert_eq(safetensors_read(&s, "1.running_mean", 1, (int64_t[]){64}, again), OK);
-    safetensors_close(&s);
-    for (int c = 0; c < 64; c++)
-        cr_assert(again[c] != mean[c] && fabsf(again[c] - 0.9f * mean[c]) < 0.2f, "channel %d", c);
-}
-
-/* Without running statistics too, as in PyTorch: the losses of two ranks are one process's. */
-CliTest(cli_batch_norm, synchronised_without_running_statistics, 60) {
-    put_net("small", "duet 1\n"
-                     "input %x: f32[N, 6]\n"
-                     "parameter fc.weight: f32[8, 6]\n"
-                     "parameter bn.weight: f32[8]\n"
-                     "parameter bn.bias: f32[8]\n"
-                     "parameter head.weight: f32[3, 8]\n"
-                     "%1: f32[N, 8] = linear(%x, fc.weight, none)\n"
-                     "%2: f32[N, 8] = batch_norm(%1, bn.weight, bn.bias, none, none, none)\n"
-                     "%3: f32[N, 3] = linear(%2, head.weight, none)\n"
-                     "return %3\n");
-    const char *run = "--model small --dataset random --samples 32 --batch-size 16 "
-                      "--virtual-devices 4 --quiet";
-    cli_well("train --mode single %s --sync-bn --epochs 1 --log-loss one.csv --save one", run);
-    cli_well("train --mode ddp --devices 2 %s --sync-bn --epochs 1 --log-loss two.csv --save two",
-             run);
-    cr_expect(cli_same_file("one.csv", "two.csv") && cli_same_file("one", "two"));
-    cli_well("train --mode ddp --devices 2 %s --epochs 1 --log-loss two.csv", run);
-    cr_assert(!cli_same_file("one.csv", "two.csv"), "--sync-bn changes nothing");
+    static const char *const runs[] = {"train --mode ddp " RUN "--steps 2 --save w0",
+                                       "train --mode dp " RUN
+                                       "--steps 1 --lr 0 --init-from w0 --save w1"};
+    float mean[2][8];
+    put_norm_model("small");
+    for (int run = 0; run < 2; run++) {
+        struct safetensors s;
+        int64_t batches;
+        cli_well("%s", runs[run]);
+        cr_assert_eq(safetensors_open(&s, run ? "w1" : "w0"), OK, "%s", error_message());
+        cr_assert_eq(s.count, 6 + 3);
+        for (int i = 0; i < s.count; i++)
+            cr_assert_eq(s.entries[i].offset % (s.entries[i].bytes / s.entries[i].count), 0u, "%s",
+                         s.entries[i].name);
+        cr_assert_eq(safetensors_read_as(&s, "I64", "bn.num_batches_tracked", 0, NULL, &batches),
+                     OK, "%s", error_message());
+        cr_assert_eq(batches, 2 + run);
+        cr_assert_eq(safetensors_read(&s, "bn.running_mean", 1, (int64_t[]){8}, mean[run]), OK);
+        safetensors_close(&s);
+    }
+    for (int c = 0; c < 8; c++)
+        cr_assert(mean[1][c] != mean[0][c] && fabsf(mean[1][c] - 0.9f * mean[0][c]) < 0.2f,
+                  "channel %d", c);
 }
 
 CliTest(cli_batch_norm, what_is_refused, 120) {
@@ -93,7 +62,7 @@ CliTest(cli_batch_norm, what_is_refused, 120) {
         int status;
         const char *says, *command;
     } cases[] = {
-        {2, "SyncBatchNorm is only supported within", "train --mode dp --sync-bn " RUN},
+        {2, "SyncBatchNorm is only supported within", "train --mode dp --sync-bn " DATA},
         {2, "no effect with model lenet: it has no BatchNorm", "train --sync-bn --model lenet"},
         {2, "--init: no effect with model mlp", "train --init d2l --model mlp"},
         {2, "expected default or d2l", "train --init d2k"},

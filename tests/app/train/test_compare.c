@@ -270,12 +270,15 @@ CliTest(compare, late_devices, 240) {
     /* The third makes one rank late. compare_run fails unless both modes agree. */
     for (int i = test_short() ? 2 : 0; i < 4; i++)
         cr_assert_eq(judged(late[i], MODE_DDP, &config, 0).kind, VERDICT_EQUAL, "%s", late[i]);
-    /* the same with convolutions, dropout and the loss in forward */
+    /* the same with convolutions, dropout and every way of dp */
     config = config_of(4, "direct");
-    config.dp.loss_in_forward = 1;
     snprintf(config.model.name, sizeof config.model.name, "convnet");
     config.batch_size = 12;
     config.steps = 3;
-    for (int i = 0; i < 2; i++)
-        cr_assert_eq(judged(late[i], MODE_DDP, &config, 0).kind, VERDICT_EQUAL, "%s", late[i]);
+    for (int i = 0; i < 4; i++) {
+        config.dp.loss_in_forward = i % 2;
+        config.dp.output_device = i;
+        config.dp.sharded_reduce = i > 1;
+        cr_assert_eq(judged(late[i % 2], MODE_DP, &config, 0).kind, VERDICT_EQUAL, "way %d", i);
+    }
 }
