@@ -17,19 +17,20 @@ enum { REPEATED = 5 }; /* calls in which a rank must have come last to be blamed
 /* A collective on one rank. Times are in ns. */
 struct call {
     double start, end, bytes;
+    int rank;
     char name[28];
-};
-
-struct rank {
-    struct call *calls; /* [count], owned, by name and time; NULL: no file of this rank */
-    size_t count, came_last;
-    double bytes, waited;
 };
 
 struct group {
     char name[64];
     int ranks, files;
-    struct rank rank[MAX_DEVICES];
+    struct call *calls; /* [count], owned; sorted by name, rank and time when it is judged */
+    size_t count;
+    struct {
+        int has_file;
+        size_t calls, came_last;
+        double bytes, waited;
+    } rank[MAX_DEVICES];
     double begun, end;        /* the first call of the last rank to begin; the end of all calls */
     size_t meetings;          /* collectives that all ranks recorded */
     double blame, median;     /* the largest blame, 0: none; and the median wait in it */
@@ -38,20 +39,12 @@ struct group {
     const struct call *in;    /* such a call of rank 0 */
 };
 
-/* ---- a trace ---- */
+/* ---- the file of a rank ---- */
 
-/* A text file has no zero byte: with one, its JSON is torn. */
-static int read_json(const char *path, struct json **root) {
-    char *text = NULL;
-    size_t room = 0;
-    FILE *file = fopen(path, "r");
-    ssize_t bytes = file ? getdelim(&text, &room, 0, file) : -1;
-    int code = !file || ferror(file)
-                   ? fail_errno(ERR_FAILED, errno, "%s: cannot be read", path)
-                   : json_parse(path, text ? text : "", bytes > 0 ? (size_t)bytes : 0, root);
-    if (file) fclose(file);
-    free(text);
-    return code;
+int calls_refuse(const char *path, const char *what) {
+    return fail(ERR_FAILED,
+                "%s: %s: give files of DUET_TRACE, or one file of duet_devices_timeline", path,
+                what);
 }
 
 const char *json_word(const struct json *object, const char *key) {
@@ -71,39 +64,26 @@ int event_times(const struct json *event, double *start, double *end) {
     return *start >= 0 && took >= 0 && *end < 1e18;
 }
 
-/* ---- the file of a rank ---- */
-
-static int is_wrong(const char *path, const char *what) {
-    return fail(ERR_FAILED,
-                "%s: %s: give files of DUET_TRACE, or one file of duet_devices_timeline", path,
-                what);
-}
-
-static int in_order(const void *left, const void *right) {
-    const struct call *a = left, *b = right;
-    int names = strcmp(a->name, b->name);
-    return names ? names : (a->start > b->start) - (a->start < b->start);
-}
-
 /* Sends and receives are left out: nobody else waits for them. */
-static int read_calls(struct group *g, const char *path, struct rank *r,
-                      const struct json *events) {
+static int read_calls(struct group *g, const char *path, int rank, const struct json *events) {
     double begun = 0;
+    struct call *more = realloc(g->calls, (g->count + (size_t)events->count + 1) * sizeof *more);
+    if (!more) return fail(ERR_MEMORY, "%s: out of host memory", path);
+    g->calls = more;
     for (const struct json *event = events->child; event; event = event->next) {
-        struct call c = {.bytes = json_value(json_find(event, "args"), "bytes")};
+        struct call c = {.bytes = json_value(json_find(event, "args"), "bytes"), .rank = rank};
         const char *name = json_word(event, "name");
         if (strcmp(json_word(event, "ph"), "X") || !strcmp(name, "send") || !strcmp(name, "recv"))
             continue;
         if (!event_times(event, &c.start, &c.end) || !(c.bytes >= 0))
-            return is_wrong(path, "a call is damaged");
+            return calls_refuse(path, "a call is damaged");
         snprintf(c.name, sizeof c.name, "%s", name);
-        begun = r->count ? fmin(begun, c.start) : c.start;
+        begun = g->rank[rank].calls++ ? fmin(begun, c.start) : c.start;
         g->end = fmax(g->end, c.end);
-        r->bytes += c.bytes;
-        r->calls[r->count++] = c;
+        g->rank[rank].bytes += c.bytes;
+        g->calls[g->count++] = c;
     }
     g->begun = fmax(g->begun, begun);
-    qsort(r->calls, r->count, sizeof *r->calls, in_order);
     return OK;
 }
 
@@ -112,16 +92,13 @@ static int read_rank(struct group *g, const char *path, const struct json *root)
     double ranks = json_value(of, "ranks"), rank = json_value(of, "rank");
     if (json_value(of, "duet_calls") != 1 || !events || events->kind != JSON_ARRAY ||
         !(rank >= 0 && rank < ranks && ranks <= MAX_DEVICES))
-        return is_wrong(path, "it holds no calls of a rank");
+        return calls_refuse(path, "it holds no calls of a rank");
     if (g->files++ && g->ranks != (int)ranks)
-        return is_wrong(path, "another file of its group has a different number of ranks");
+        return calls_refuse(path, "another file of its group has a different number of ranks");
     g->ranks = (int)ranks;
     snprintf(g->name, sizeof g->name, "%s", json_word(of, "group"));
-    struct rank *r = &g->rank[(int)rank];
-    if (r->calls) return is_wrong(path, "another file has the same rank");
-    r->calls = calloc((size_t)events->count + 1, sizeof *r->calls);
-    if (!r->calls) return fail(ERR_MEMORY, "%s: out of host memory", path);
-    return read_calls(g, path, r, events);
+    if (g->rank[(int)rank].has_file++) return calls_refuse(path, "another file has the same rank");
+    return read_calls(g, path, (int)rank, events);
 }
 
 /* ---- who waited for whom ---- */
@@ -178,25 +155,22 @@ static int judge_name(struct group *g, const struct call *const *first, size_t c
     return OK;
 }
 
-/* Sets *first to the rank's first call of this name, and returns how many it has. */
-static size_t find_name(const struct rank *r, const char *name, const struct call **first) {
-    size_t i = 0, n = 0;
-    while (i < r->count && strcmp(r->calls[i].name, name) < 0)
-        i++;
-    while (i + n < r->count && !strcmp(r->calls[i + n].name, name))
-        n++;
-    *first = r->calls + i;
-    return n;
+static int in_order(const void *left, const void *right) {
+    const struct call *a = left, *b = right;
+    int names = strcmp(a->name, b->name);
+    if (names || a->rank != b->rank) return names ? names : a->rank - b->rank;
+    return (a->start > b->start) - (a->start < b->start);
 }
 
 static int judge(struct group *g) {
-    const struct call *first[MAX_DEVICES];
-    for (size_t i = 0, n; i < g->rank[0].count; i += n) {
-        size_t least = n = find_name(&g->rank[0], g->rank[0].calls[i].name, first);
-        for (int r = 1; r < g->ranks; r++) {
-            size_t here = find_name(&g->rank[r], first[0]->name, first + r);
-            if (here < least) least = here;
-        }
+    if (g->count) qsort(g->calls, g->count, sizeof *g->calls, in_order);
+    for (size_t i = 0, n; i < g->count; i += n) {
+        const struct call *first[MAX_DEVICES], *call = &g->calls[i];
+        size_t here[MAX_DEVICES] = {0}, least = g->count;
+        for (n = 0; i + n < g->count && !strcmp(call[n].name, call->name); n++)
+            if (!here[call[n].rank]++) first[call[n].rank] = &call[n];
+        for (int r = 0; r < g->ranks; r++)
+            if (here[r] < least) least = here[r];
         CHECK(judge_name(g, first, least));
     }
     return OK;
@@ -230,35 +204,41 @@ static int print_group(FILE *out, int width, struct group *g) {
     print_answer(out, width, g);
     fprintf(out, "\n%4s %11s %10s %10s %9s\n", "rank", "collectives", "bytes", "waited",
             "came last");
-    for (int i = 0; i < g->ranks; i++) {
-        const struct rank *r = &g->rank[i];
-        if (r->calls)
-            fprintf(out, "%4d %11zu %10s %10s %9zu\n", i, r->count, bytes_words(r->bytes, bytes),
-                    time_words(r->waited, waited), r->came_last);
-    }
+    for (int i = 0; i < g->ranks; i++)
+        if (g->rank[i].has_file)
+            fprintf(out, "%4d %11zu %10s %10s %9zu\n", i, g->rank[i].calls,
+                    bytes_words(g->rank[i].bytes, bytes), time_words(g->rank[i].waited, waited),
+                    g->rank[i].came_last);
     return OK;
 }
 
-static void free_calls(struct group *g) {
-    for (int r = 0; r < MAX_DEVICES; r++)
-        free(g->rank[r].calls);
-    *g = (struct group){.files = 0};
+/* A file of another group ends the one before. */
+static int report_file(FILE *out, int width, struct group *g, const char *path,
+                       const struct json *root) {
+    const struct json *of = json_find(root, "otherData");
+    if (json_find(of, "duet_timeline")) return timeline_print(out, path, root);
+    if (g->files && strcmp(json_word(of, "group"), g->name)) {
+        CHECK(print_group(out, width, g));
+        fputc('\n', out);
+        free(g->calls);
+        *g = (struct group){.files = 0};
+    }
+    return read_rank(g, path, root);
 }
 
-/* A file of another group ends the one before. */
+/* A text file has no zero byte: with one, its JSON is torn. */
 static int read_file(FILE *out, int width, struct group *g, const char *path) {
     struct json *root = NULL;
-    CHECK(read_json(path, &root));
-    const struct json *of = json_find(root, "otherData");
-    int code = OK;
-    if (g->files && strcmp(json_word(of, "group"), g->name)) {
-        code = print_group(out, width, g);
-        fputc('\n', out);
-        free_calls(g);
-    }
-    if (!code)
-        code = json_find(of, "duet_timeline") ? timeline_print(out, path, root)
-                                              : read_rank(g, path, root);
+    char *text = NULL;
+    size_t room = 0;
+    FILE *file = fopen(path, "r");
+    ssize_t bytes = file ? getdelim(&text, &room, 0, file) : -1;
+    int code = !file || ferror(file)
+                   ? fail_errno(ERR_FAILED, errno, "%s: cannot be read", path)
+                   : json_parse(path, text ? text : "", bytes > 0 ? (size_t)bytes : 0, &root);
+    if (file) fclose(file);
+    free(text);
+    if (!code) code = report_file(out, width, g, path, root);
     json_free(root);
     return code;
 }
@@ -274,6 +254,6 @@ int calls_report(FILE *out, int width, char **files, int count) {
     for (int i = 0; i < count && !code; i++)
         code = read_file(out, width, &g, files[i]);
     if (!code && g.files) code = print_group(out, width, &g);
-    free_calls(&g);
+    free(g.calls);
     return code;
 }

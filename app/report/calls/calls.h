@@ -28,10 +28,10 @@
  * timeline for a file of duet_devices_timeline. ERR_FAILED: one has another format; ERR_MEMORY. */
 int calls_report(FILE *out, int width, char **files, int count);
 
-/* Prints a lane of letters for each device, its busy time, and the bubble. ERR_FAILED: the file,
- * which was read into `root`, is incomplete. */
+/* Prints a lane of letters for each device of this file, its busy time, and the bubble. */
 int timeline_print(FILE *out, const char *path, const struct json *root);
 
+int calls_refuse(const char *path, const char *what);              /* ERR_FAILED */
 const char *json_word(const struct json *object, const char *key); /* "": no such string */
 double json_value(const struct json *object, const char *key);     /* NaN: no such number */
 

@@ -16,10 +16,6 @@ struct timeline {
     char lane[MAX_DEVICES][COLUMNS + 1];
 };
 
-static int torn(const char *path, const char *what) {
-    return fail(ERR_FAILED, "%s: %s: give a file of duet_devices_timeline", path, what);
-}
-
 /* The name of an op tells its phase; the rest are copies and sums. */
 static char letter_of(const char *name) {
     static const struct {
@@ -34,10 +30,10 @@ static char letter_of(const char *name) {
 
 static int check_event(struct timeline *t, const char *path, const struct json *event) {
     double device = json_value(event, "pid"), start, end;
-    if (!(device >= 0 && device < t->devices)) return torn(path, "a span without a device");
+    if (!(device >= 0 && device < t->devices)) return calls_refuse(path, "a span without a device");
     if (!*json_word(event, "name") || !json_find(json_find(event, "args"), "waiting") ||
         !event_times(event, &start, &end))
-        return torn(path, "a span without a name or times");
+        return calls_refuse(path, "a span without a name or times");
     if (start < t->start) t->start = start;
     if (end > t->end) t->end = end;
     return OK;
@@ -62,12 +58,12 @@ int timeline_print(FILE *out, const char *path, const struct json *root) {
     double devices = json_value(json_find(root, "otherData"), "devices"), busy = 0;
     if (!(devices >= 1 && devices <= MAX_DEVICES) || !events || events->kind != JSON_ARRAY ||
         !events->count)
-        return torn(path, "it has no spans: was duet_device_profile on?");
+        return calls_refuse(path, "it has no spans: was duet_device_profile on?");
     struct timeline t = {.devices = (int)devices, .start = 1e18};
     for (const struct json *event = events->child; event; event = event->next)
         CHECK(check_event(&t, path, event));
     double all = t.end - t.start;
-    if (!(all > 0)) return torn(path, "its spans take no time");
+    if (!(all > 0)) return calls_refuse(path, "its spans take no time");
     for (int d = 0; d < t.devices; d++)
         memset(t.lane[d], '.', COLUMNS);
     for (const struct json *event = events->child; event; event = event->next)
