@@ -19,7 +19,7 @@ static const struct executor_kind *executors_of(enum device_kind kind, const str
     switch (kind) {
     case DEVICE_HOST:
     case DEVICE_HOST_LATE:
-    case DEVICE_DRY: return comm_is_spread(comm) ? mpi_executors : &host_executors;
+    case DEVICE_DRY: return comm_is_spread(comm) ? comm_executors(comm) : &host_executors;
     case DEVICE_CUDA: return cuda_executors;
     }
     return NULL;

@@ -132,7 +132,7 @@ struct executor_kind {
 
 extern const struct executor_kind host_executors;        /* host/executor.c */
 extern const struct executor_kind *const cuda_executors; /* cuda/; NULL in a build without CUDA */
-extern const struct executor_kind *const mpi_executors;  /* group/mpi/; NULL: built without MPI */
+/* Those of ranks on several machines come with their network: comm_executors. */
 
 /* For executors. Charges the bytes that a step loads from and stores to other ranks' memory. */
 void executor_charge(const struct executor_ranks *ranks, const struct plan_step *step);

@@ -25,6 +25,7 @@
 #define COMM_BOX_BYTES 65536 /* bytes that each rank gathers at a time */
 
 struct comm;
+struct executor_kind;
 struct announcer;   /* comm/announce.h */
 struct network_ops; /* comm/network.h */
 
@@ -74,6 +75,8 @@ int network_is_wanted(const struct network_ops *by, int *wanted);
 
 /* 1: the ranks share no memory and communicate over a network (comm/network.h); 0 for NULL. */
 int comm_is_spread(const struct comm *comm);
+/* What an allreduce between them runs on (allreduce/executor.h); NULL: they share memory. */
+const struct executor_kind *comm_executors(const struct comm *comm);
 const char *comm_machine(const struct comm *comm, int rank); /* its name; "" if there is only one */
 
 /* 1: no rank below this one is alive, so this rank reports a rank that is gone. */

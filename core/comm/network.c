@@ -173,6 +173,10 @@ int comm_is_spread(const struct comm *comm) {
     return comm && comm->network;
 }
 
+const struct executor_kind *comm_executors(const struct comm *comm) {
+    return comm_is_spread(comm) ? comm->by->executors : NULL;
+}
+
 const char *comm_machine(const struct comm *comm, int rank) {
     return comm->machines ? comm->machines[rank] : "";
 }

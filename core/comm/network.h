@@ -12,6 +12,7 @@
 #include "comm/rank.h"
 
 struct network;
+struct executor_kind; /* allreduce/executor.h */
 
 /* gather is collective. While it waits, comm_distant_look(wait) may end it with an error. */
 struct network_ops {
@@ -24,6 +25,7 @@ struct network_ops {
     /* Tells the others that this rank leaves, or why the job has failed. Without a failure it then
      * waits until all have left. NULL is fine. */
     void (*close)(struct network *network);
+    const struct executor_kind *executors; /* what an allreduce between the machines runs on */
 };
 
 /* Sets comm->network, comm->board and comm->machines. */

@@ -151,6 +151,5 @@ static int choose(const struct executor_question *q, const struct executor_ops *
     return OK;
 }
 
-static const struct executor_kind kind = {
+const struct executor_kind mpi_executors = {
     .flags_bytes = host_flags_bytes, .clear = host_clear, .choose = choose};
-const struct executor_kind *const mpi_executors = &kind;

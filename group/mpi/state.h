@@ -19,6 +19,8 @@
 #include "comm/network.h"
 #include "group/mpi/library.h"
 
+extern const struct executor_kind mpi_executors; /* executor.c */
+
 /* The heartbeat thread: beats.c. */
 struct beats {
     pthread_t thread;

@@ -203,5 +203,6 @@ static int gather(struct network *net, const void *mine, size_t bytes, void *all
                     &request, wait);
 }
 
-static const struct network_ops ops = {.open = open_world, .gather = gather, .close = close_world};
+static const struct network_ops ops = {
+    .open = open_world, .gather = gather, .close = close_world, .executors = &mpi_executors};
 const struct network_ops *const network_by_mpi = &ops;
