@@ -9,7 +9,7 @@
 
 /* The version of the fields in docs/json.md. It grows when a field is removed or changes its
  * meaning; new fields alone do not change it. */
-enum { JSON_SCHEMA = 6 };
+enum { JSON_SCHEMA = 7 };
 
 struct origin {
     char **words; /* [word_count] the command line, owned; 0 words: unknown */

@@ -44,7 +44,7 @@ int feed_next(struct feed *f, struct loader *loader, int more, struct batch **ba
         d->pinned_ns += (*batch)->pinned_ns;
     }
     (*batch)->next = NULL;
-    if (!more || c->data.blocking_copies) return OK;
+    if (!more || c->data.no_pin_memory) return OK;
     CHECK(loader_try(loader, &f->ahead));
     (*batch)->next = f->ahead;
     return OK;

@@ -34,8 +34,7 @@ struct run_data {
     int drop_last;
     int join; /* an epoch is not padded or truncated, and every sample has the same weight */
     int workers;
-    int no_pin_memory;   /* the loader prepares batches in plain host memory */
-    int blocking_copies; /* a batch is copied before its step, not during the previous one */
+    int no_pin_memory; /* batches are in pageable memory, and each is copied before its step */
 };
 
 /* How parameters are updated. */

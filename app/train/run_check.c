@@ -82,6 +82,11 @@ int run_config_check(const struct run_config *config) {
                     "--model: %s: it works only with estimate: duet estimate --model %s; models "
                     "that can be trained: duet train --help",
                     config->model.name, config->model.name);
+    if (config->model.options.tokens && !config->model.options.params)
+        return fail(ERR_USAGE,
+                    "--classes: %dx%d: only a model of --params has tokens: give the number of "
+                    "classes",
+                    config->model.options.tokens, config->model.options.token_classes);
     CHECK(dataset_check(&data));
     struct model_options options = run_model_options(config);
     CHECK(model_open(&model, config->model.name, &options));

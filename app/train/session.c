@@ -244,7 +244,6 @@ static void describe(struct session *s) {
     r->timed = c->spans;
     r->data_seconds = c->data.seconds;
     r->pinned = !c->data.no_pin_memory;
-    r->blocking_copies = c->data.blocking_copies;
     span_log_init(&s->loads, c->spans);
     span_log_init(&r->kept, c->spans && run_keeps_spans(c));
     s->steps_kept = *c->files.trace ? TRACE_STEPS : REPORT_STEPS;

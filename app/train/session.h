@@ -132,7 +132,7 @@ static inline struct replica_config session_replica_config(const struct session 
                                    .hashes = s->config->hashes,
                                    .optimizer = 1,
                                    .update = run_optimizer(s->config),
-                                   .blocking_copies = s->config->data.blocking_copies};
+                                   .blocking_copies = s->config->data.no_pin_memory};
 }
 
 /* ---- measure.c: the record of each device ---- */

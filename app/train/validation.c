@@ -56,8 +56,7 @@ static void set_run(struct run_config *c, const struct series *s, const struct s
                                                          : MODE_DDP;
     c->ddp.no_overlap = s->way == SERIES_DDP_AFTER;
     if (c->mode == MODE_FSDP) c->fsdp.prefetch = 0; /* as in PyTorch before 2.0 */
-    c->data.no_pin_memory = c->data.blocking_copies =
-        alone; /* the copy is part of the measured step */
+    c->data.no_pin_memory = alone;                  /* the copy is part of the measured step */
 }
 
 int validation_open(struct modelled *m, const struct series *s, const struct series_point *p,
@@ -90,7 +89,7 @@ void validation_command(const struct series *s, const struct series_point *p,
     if (p->gpus == 1 && c.mode == MODE_DDP) text_add(text, " --modes dp,ddp");
     if (last_phase(s->way))
         text_add(text, " --until %s", s->way == SERIES_DP_FORWARD ? "forward" : "backward");
-    if (c.data.no_pin_memory) text_add(text, " --no-pin-memory --blocking-copies");
+    if (c.data.no_pin_memory) text_add(text, " --no-pin-memory");
     if (s->precision) text_add(text, " --precision %s", clock_precision_name(s->precision));
     if (s->point[0].role == 'g') text_add(text, " --measured 1:%gms", s->point[0].ms);
     text_add(text, " | grep '^ *%d %s '", p->gpus, mode_title(c.mode));

@@ -68,7 +68,6 @@ struct run_record {
     char modelled[112];
     double data_seconds; /* disk stage: reading the data sets, once for all jobs of a command */
     int pinned;          /* 1: batches are prepared in pinned memory */
-    int blocking_copies; /* 1: batches are not copied while kernels run */
     int devices;         /* W */
     int virtual_devices; /* V; 0: off */
     int bits_promised;   /* 1: the rules of docs/design.md section 2 promise equal bits */

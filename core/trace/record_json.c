@@ -73,7 +73,6 @@ static void write_run(const struct run_record *r, struct json_writer *w) {
     json_string_or_null(w, "modelled", r->modelled);
     json_number(w, "data_seconds", r->data_seconds);
     json_boolean(w, "pinned_memory", r->pinned);
-    json_boolean(w, "blocking_copies", r->blocking_copies);
     write_buckets(r, w);
     json_integer(w, "devices", r->devices);
     json_integer(w, "virtual_devices", r->virtual_devices);

@@ -14,7 +14,7 @@ extern const struct option run_options[];
 
 /* Readers of values that no other table has (run_readers.c). */
 option_reader read_model, read_params, read_virtual, read_memory, read_shape, read_hidden,
-    read_modes, read_outputs;
+    read_modes, read_classes;
 
 /* Reads argv[0 .. argc), the words after o->command, into *config, which must hold the defaults. A
  * command with options of its own has set o->part[0]; others leave it zeroed. ERR_USAGE: as

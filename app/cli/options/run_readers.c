@@ -57,25 +57,25 @@ int read_shape(const struct option *option, const char *text, void *target) {
     return sample_shape_parse(option->name, text, &config->model.options.sample);
 }
 
-/* "512x30522": tokens of a sample, and classes of each. */
-int read_outputs(const struct option *option, const char *text, void *target) {
+/* "10", or "512x30522": tokens of a sample, and classes of each. */
+int read_classes(const struct option *option, const char *text, void *target) {
     struct model_options *o = &((struct run_config *)target)->model.options;
     char list[32];
     int64_t sizes[2];
     int count = 0;
-    snprintf(list, sizeof list, "%s", text);
-    char *x = strchr(list, 'x');
-    if (x && strlen(text) < sizeof list) {
-        *x = ',';
-        if (parse_int_list(option->name, list, 1, INT32_MAX, sizes, 2, &count)) count = 0;
-    }
-    if (count != 2 || sizes[0] > INT32_MAX / sizes[1])
+    const char *x = strchr(text, 'x');
+    o->tokens = 0;
+    if (!x) return read_int(option, text, target);
+    snprintf(list, sizeof list, "%.*s,%s", (int)(x - text), text, x + 1);
+    if (parse_int_list(option->name, list, 1, INT32_MAX, sizes, 2, &count) || count != 2 ||
+        sizes[0] > INT32_MAX / sizes[1])
         return fail(ERR_USAGE,
                     "%s: '%.60s': give the tokens of a sample and the classes of each, such "
                     "as 512x30522: at most 2^31 - 1 numbers together",
                     option->name, text);
     o->tokens = (int)sizes[0];
     o->token_classes = (int)sizes[1];
+    o->classes = o->tokens * o->token_classes;
     return OK;
 }
 

@@ -73,14 +73,11 @@ const struct option run_options[] = {
      "such as 90M",
      read_bytes, AT(model.options.activation_bytes), 0, 0x1p50,
      OFTEN | BY_ESTIMATE, IN_ANY_MODE, BESIDE_PARAMS},
-    {"--outputs", "TxK",
-     "estimate: a sample has T tokens with K classes each, such as 512x30522; instead of --classes",
-     read_outputs, NO_MEMBER, NO_LIMITS,
-     BY_ESTIMATE, IN_ANY_MODE, BESIDE_PARAMS},
     {"--classes", "K",
      "the number of outputs, one per class (default: 1 + the largest label, at least 10; for "
-     "synthetic and random data 10, for model wide 2000)",
-     read_int, AT(model.options.classes), 1, MODEL_MAX_CLASSES,
+     "synthetic and random data 10, for model wide 2000). With --params also TxK: T tokens with K "
+     "classes each, such as 512x30522",
+     read_classes, AT(model.options.classes), 1, MODEL_MAX_CLASSES,
      OFTEN | EVERYWHERE},
     {"--loss", "cross-entropy|mse|smooth-l1|bce-with-logits",
      "the loss: cross-entropy (default) compares with labels, the others with targets",
@@ -135,12 +132,9 @@ const struct option run_options[] = {
      "the number of threads that prepare batches; 0: the training thread does it (default 1)",
      read_int, AT(data.workers), 0, MOST_WORKERS, EVERYWHERE},
     {"--no-pin-memory", NULL,
-     "prepare batches in pageable host memory, which takes an extra copy", read_on,
+     "prepare batches in pageable host memory, and copy each before its step instead of during the "
+     "previous one, as without pin_memory and non_blocking", read_on,
      AT(data.no_pin_memory), NO_LIMITS,
-     EVERYWHERE},
-    {"--blocking-copies", NULL,
-     "copy each batch before its step instead of during the previous step", read_on,
-     AT(data.blocking_copies), NO_LIMITS,
      EVERYWHERE},
 
     OPTION_HEADING("training"),

@@ -2,7 +2,7 @@
  * its list of runs as JSON, and describes the page (report/page/page.h). The JSON has the same form
  * for every subcommand; docs/json.md names each field:
  *
- *     {"schema": 6, "command": "compare", "command_line": [...], "date": ..., "host": {...},
+ *     {"schema": 7, "command": "compare", "command_line": [...], "date": ..., "host": {...},
  *      "versions": {...},
  *      "runs": [{"name": "single", ...}, {"name": "dp", ...}, {"name": "ddp", ...}]}
  *

@@ -17,15 +17,10 @@ static int describe_samples(struct run_config *c) {
     struct model_options *o = &c->model.options;
     if (strcmp(c->model.name, "described"))
         return fail(ERR_USAGE, "--params: --model %s is given too: give one", c->model.name);
-    int outputs = o->tokens * o->token_classes;
-    if (outputs && o->classes && o->classes != outputs)
-        return fail(ERR_USAGE, "--outputs: %dx%d: --classes %d is given too: give one", o->tokens,
-                    o->token_classes, o->classes);
-    if (outputs) o->classes = outputs;
     if (!o->sample.channels || !o->classes)
         return fail(ERR_USAGE,
-                    "--params: the sizes of a sample and of its output are missing: give "
-                    "--shape, and --classes or --outputs");
+                    "--params: the sizes of a sample and of its output are missing: give --shape "
+                    "and --classes");
     if (!strcmp(c->data.name, "fashion-mnist"))
         snprintf(c->data.name, sizeof c->data.name, "random");
     if (!c->data.samples) c->data.samples = ENOUGH_SAMPLES;

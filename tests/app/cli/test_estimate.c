@@ -92,7 +92,7 @@ static const char *const sets[] = {
     SMALL "--model complex --devices 3 --batch-size 20 --allreduce oneshot --dp-reduce sharded "
           "--optimizer adamw",
     SMALL "--model branches --devices 3 --batch-size 20 --allreduce fused --output-device 1 "
-          "--find-unused-parameters --blocking-copies",
+          "--find-unused-parameters --no-pin-memory",
     WITH_NORMS};
 enum { SETS = sizeof sets / sizeof *sets };
 
@@ -187,9 +187,9 @@ CliTest(cli_estimate, as_pytorch, 60) {
     json_free(profiled);
 }
 
-/* More outputs than --classes can name: 512 tokens of 50257 classes, in floats. */
+/* More outputs than a number of --classes can name: 512 tokens of 50257 classes, in floats. */
 CliTest(cli_estimate, of_outputs_by_token, 60) {
-    struct json *j = output_of("estimate", "--params 124M --activations 1M --shape 512 --outputs "
+    struct json *j = output_of("estimate", "--params 124M --activations 1M --shape 512 --classes "
                                            "512x50257 --devices 2 --batch-size 4 --steps 2");
     int64_t outputs = 4LL * 512 * 50257 * 4;
     int64_t held = json_int(j, "dp/per_device/0/memory_peak_by_cause/gathered_output");
@@ -241,16 +241,15 @@ CliTest(cli_estimate, refuses_what_cannot_be_computed, 60) {
     cli_fails(2, "--allreduce: nccl: the bytes that it moves", "estimate --allreduce nccl");
     cli_fails(2, "--join: its ranks differ", "estimate --join");
     cli_fails(2, "--data-dir: .: its files are not read", "estimate --data-dir .");
-    cli_fails(2, "give --shape, and --classes or --outputs", "estimate --params 1M");
+    cli_fails(2, "give --shape and --classes", "estimate --params 1M");
     cli_fails(2, "--model mlp is given too",
               "estimate --params 1M --shape 10 --classes 2 --model mlp");
     cli_fails(2, "--params: '1': give a count from 2", "estimate --params 1");
     cli_fails(2, "--params: '3B': give a count", "estimate --params 3B --shape 10 --classes 2");
     cli_fails(2, "give --params N", "estimate --model described");
-    cli_fails(2, "--classes 2 is given too",
-              "estimate --params 1M --shape 10 --classes 2 --outputs 2x2");
-    cli_fails(2, "--outputs: '2': give the tokens", "estimate --params 1M --shape 10 --outputs 2");
-    cli_fails(2, "at most 2^31 - 1", "estimate --params 1M --shape 10 --outputs 65536x65536");
+    cli_fails(2, "--classes: '2x': give the tokens", "estimate --params 1M --classes 2x");
+    cli_fails(2, "at most 2^31 - 1", "estimate --params 1M --shape 10 --classes 65536x65536");
+    cli_fails(2, "--classes: 2x5: only a model of --params", "train --classes 2x5");
     cli_fails(2, "--as: 'tf'", "estimate --as tf");
     cli_fails(2, "--as: no effect with --gpu", "estimate --as pytorch --gpu v100");
 }

@@ -116,7 +116,7 @@ static void look_at(struct page *page, const struct json *x, const char *path,
 static void look_at_file(struct page *page, const char *path, const char *command) {
     struct json *root = json_of(path);
     look_at(page, root, "", command);
-    cr_expect_eq(json_int(root, "schema"), 6);
+    cr_expect_eq(json_int(root, "schema"), 7);
     cr_expect_str_eq(json_text(root, "command"), command);
     cr_expect(matches(json_text(root, "date"), "^20[0-9-]{8}T[0-9:]{8}Z$"), "%s",
               json_text(root, "date"));

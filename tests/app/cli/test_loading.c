@@ -8,21 +8,18 @@ CliTest(cli_loading, the_way_of_a_batch_changes_no_bit, 120) {
         "--data-dir d --model mlp --batch-size 20 --epochs 2 --virtual-devices 2 --momentum 0.9";
     static const char *const ways[] = {"--mode single --workers 0",
                                        "--mode single --workers 3 --no-pin-memory",
-                                       "--mode dp --no-pin-memory --blocking-copies",
+                                       "--mode dp --no-pin-memory",
                                        "--mode dp --workers 2 --output-device 1",
                                        "--mode dp --loss-in-forward",
                                        "--mode ddp",
-                                       "--mode ddp --blocking-copies --workers 0",
-                                       "--mode ddp --no-pin-memory"};
+                                       "--mode ddp --no-pin-memory --workers 0"};
     put_data(103, 20);
-    cli_well("train --mode single --blocking-copies %s --quiet --log-loss a --save w", common);
+    cli_well("train --mode single --no-pin-memory %s --quiet --log-loss a --save w", common);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         cli_well("train %s %s --quiet --log-loss b --save v --json j", ways[i], common);
         cr_expect(cli_same_file("a", "b") && cli_same_file("w", "v"), "%s: other bits", ways[i]);
         struct json *j = json_of("j");
         cr_expect_eq(json_at(j, "pinned_memory")->integer, !strstr(ways[i], "--no-pin"), "%s",
-                     ways[i]);
-        cr_expect_eq(json_at(j, "blocking_copies")->integer, !!strstr(ways[i], "--blocking"), "%s",
                      ways[i]);
         cr_expect(json_double(j, "data_seconds") > 0, "the disk stage is timed");
         json_free(j);
@@ -42,7 +39,7 @@ CliTest(cli_loading, the_profile_shows_the_stages, 120) {
               "%s", out);
     cr_expect_not_null(strstr(out, "  (loader) "), "the wait is a phase: %s", out);
     free(text), free(out);
-    cli_well(line, "b", "--blocking-copies");
+    cli_says(0, "not pinned", line, "b", "--no-pin-memory");
     struct json *a = json_of("a"), *b = json_of("b");
     for (int i = 0; i < 3; i++) {
         const struct json *x = json_at(a, "%s/per_device/0", runs[i]),
@@ -53,10 +50,9 @@ CliTest(cli_loading, the_profile_shows_the_stages, 120) {
         cr_expect_eq(json_int(y, "copy_ns"), 0, "%s: none of them where they block", runs[i]);
         cr_expect(json_int(x, "phase_ns/loader") > 0, "%s: the first batch was waited for",
                   runs[i]);
-        /* one batch of five is copied before the kernels; with blocking copies, all are */
+        /* one batch of five is copied before the kernels; without pinned memory, all are */
         cr_expect(json_int(x, "phase_ns/input") > 0 && json_int(y, "phase_ns/input") > 0);
     }
     json_free(a);
     json_free(b);
-    cli_says(0, "not pinned", line, "b", "--no-pin-memory");
 }

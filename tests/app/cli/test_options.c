@@ -19,9 +19,9 @@ static const char *value_of(const struct option *o, char text[32]) {
     static const struct {
         option_reader *reader;
         const char *value;
-    } of[] = {{read_seed, "-1"},      {read_virtual, "off"},   {read_memory, "1.5G,64M"},
-              {read_params, "25.6M"}, {read_shape, "3x32x32"}, {read_hidden, "5,6"},
-              {read_outputs, "2x2"},  {read_modes, "ddp,fsdp"}};
+    } of[] = {{read_seed, "-1"},       {read_virtual, "off"},   {read_memory, "1.5G,64M"},
+              {read_params, "25.6M"},  {read_shape, "3x32x32"}, {read_hidden, "5,6"},
+              {read_modes, "ddp,fsdp"}};
     int numbers = o->highest > o->lowest;
     if (!o->value) return "";
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
