@@ -62,8 +62,8 @@ void ways_show_beside_pytorch(const struct ways *ways, const struct run_config *
 /* Prints which ways fit into the devices' memory. */
 void ways_show_what_fits(const struct ways *ways, const struct run_config *config, int width);
 
-/* Writes the list `runs` of --json (results.h): for each way its record and device 0's excess, or
- * that it does not fit; with --as pytorch what PyTorch would hold. A results_body. */
+/* Writes the list `runs` of --json: for each way its record, or that it does not fit; with --as
+ * pytorch also what PyTorch would hold. A results_body (cli/results/files.h). */
 void ways_write(const void *what, struct json_writer *w);
 
 #endif
