@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 
 import numpy
 
@@ -90,6 +91,9 @@ def _with_a_file(subcommand, options, folder):
     named data the run uses random data and twenty steps."""
     options = {name: value for name, value in options.items() if value is not None}
     model, inputs = options.get("model"), options.pop("inputs", None)
+    if isinstance(model, type) or callable(model) and not hasattr(model, "state_dict"):
+        raise WrongArgument(f"model={getattr(model, '__name__', '')}: not a torch.nn.Module: give "
+                            "an instance of a class whose forward computes this")
     if not hasattr(model, "state_dict"):
         if inputs is not None:
             raise WrongArgument("inputs: only for a model that is a torch.nn.Module: leave it out")
@@ -101,6 +105,9 @@ def _with_a_file(subcommand, options, folder):
     from . import export
     runs = subcommand != "estimate"
     if runs and "dataset" not in options:
+        warnings.warn(f"duet.{subcommand}: trains on random samples and labels: for your own, give "
+                      'dataset="data.safetensors", a file that duet.save_dataset wrote',
+                      stacklevel=6)
         options = {"dataset": "random", **({} if "epochs" in options else {"steps": 20}), **options}
     path = pathlib.Path(folder, re.sub(r"\W", "_", type(model).__name__) + ".duet")
     return {**options, "model": export(model, inputs, path, verify=runs)}

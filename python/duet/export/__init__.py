@@ -41,23 +41,21 @@ def _otherwise(model, inputs):
 
 def _run_once(torch, model, inputs):
     """If PyTorch itself cannot run the model on these inputs, its error includes their sizes."""
-    from .trace import copied
+    from .trace import copied, first_line
     try:
         trial = copied(model)
     except Exception:  # the trace reports it
         return
-    names = {id(module): name for name, module in trial.named_modules()}
     try:
         with torch.no_grad():
             trial(*inputs)
     except Exception as error:
-        frames = [frame.f_locals.get("self") for frame, _ in
-                  traceback.walk_tb(error.__traceback__)]
-        last = [names[id(module)] for module in frames if names.get(id(module))][-1:]
-        first = str(error).strip().splitlines() or [type(error).__name__]
+        names = {id(module): name for name, module in trial.named_modules()}
+        within = [names.get(id(frame.f_locals.get("self")))
+                  for frame, _ in traceback.walk_tb(error.__traceback__)]
+        last = [f", in its module {name}" for name in within if name][-1:]
         raise ExportError(f"duet.export: {type(model).__name__} fails on these inputs in PyTorch, "
-                          f"too{''.join(f', in its module {name}' for name in last)}: {first[0]}"
-                          ) from error
+                          f"too{''.join(last)}: {first_line(error)}") from error
 
 
 def _weights_of(path):
@@ -105,12 +103,11 @@ def _text_of(torch, run, result, saved):
     from .text import text_of
     lines, tensors = ["duet 1"], {}
     for value, node in run.inputs:
-        kind = f"f32{text_of(value.shape)}"
+        kind = "f32{}"
         if not value.dtype.is_floating_point:
             least, most = run.below[node]
-            kind = f"i64{text_of(value.shape)} below {least}" + (f" to {most}" if most > least
-                                                                 else "")
-        lines.append(f"input {value.name}: {kind}")
+            kind = f"i64{{}} below {least}" + (f" to {most}" if most > least else "")
+        lines.append(f"input {value.name}: {kind.format(text_of(value.shape))}")
     for name, p in run.model.named_parameters():
         tensors[name] = p.reshape(tuple(p.shape) or 1)
         frozen = "" if p.requires_grad else " frozen"
@@ -123,17 +120,11 @@ def _text_of(torch, run, result, saved):
             tensors[name] = buffer.to(torch.int64 if wide else torch.float32)
     body, ops = _used(run, result)
     words = set(re.findall(r"constant\.\d+", "\n".join(body)))
-    for name, tensor in run.constants.items():
-        if name in words:
-            lines.append(f"constant {name}: f32{text_of(list(tensor.shape))}")
-            tensors[name] = tensor
+    for name in [name for name in run.constants if name in words]:
+        tensors[name] = run.constants[name]
+        lines.append(f"constant {name}: f32{text_of(list(tensors[name].shape))}")
     lines += [f"saves {saved[0]} {saved[1]}"] if saved else []
     return "\n".join([*lines, *body, ""]), tensors, ops
-
-
-def _result_of(output):
-    from torch.utils import _pytree
-    return next(x for x in _pytree.tree_leaves(output) if hasattr(x, "dim"))
 
 
 def _progress(quiet, text):
@@ -157,11 +148,12 @@ def export(model, example_inputs, path, quiet=False, verify=True):
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
     if not isinstance(model, torch.nn.Module):
-        raise WrongArgument(f"duet.export: {model!r} is not a model: give a torch.nn.Module")
+        raise WrongArgument(f"duet.export: {getattr(model, '__name__', model)}: not a torch.nn."
+                            "Module: give an instance of a class whose forward computes this")
     if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
         model = model.module
     from .lower import Interpreter
-    from .trace import decompose, trace, without_torchs_log
+    from .trace import decompose, first_line, trace, without_torchs_log
     from .verify import verify as verified
     path = pathlib.Path(path)
     if not path.parent.is_dir():
@@ -182,10 +174,10 @@ def export(model, example_inputs, path, quiet=False, verify=True):
             program = decompose(program)
     except Exception as error:
         _run_once(torch, model, example_inputs)
-        first = str(error).strip().splitlines() or [type(error).__name__]
-        why = next((why for words, why in _WHY.items() if words in first[0]), "")
+        first = first_line(error)
+        why = "".join(why for words, why in _WHY.items() if words in first)
         raise ExportError(f"duet.export: torch.export cannot trace {type(model).__name__}: "
-                          f"{first[0]}{why}{_otherwise(model, example_inputs)}") from error
+                          f"{first}{why}{_otherwise(model, example_inputs)}") from error
     run = Interpreter(traced, program, tensors)
     result = run.run()
     if run.refusals:
@@ -197,7 +189,7 @@ def export(model, example_inputs, path, quiet=False, verify=True):
     def run_beside(trial):
         if verify:
             _progress(quiet, "duet.export: verifying ...")
-            verified(model, _result_of, example_inputs, result.shape, trial, program, ops)
+            verified(model, example_inputs, result.shape, trial, program, ops)
     _write(path, text, stored, "cross-entropy" if len(result.shape) > 1 else "mse", run_beside)
     _progress(quiet, "")
     return path

@@ -72,17 +72,13 @@ class Sizes:
     """Sizes of torch.export: integers, and multiples of the number of samples."""
 
     def __init__(self, program):
-        self.same = {}
-        first = None
-        for node in program.graph.nodes:
-            x = node.meta.get("val")
-            if node.op == "placeholder" and isinstance(x, torch.Tensor) and x.dim() and \
-                    isinstance(x.shape[0], torch.SymInt) and x.shape[0].node.expr.is_Symbol:
-                count = x.shape[0].node
-                first = first or count
-                if count.hint == first.hint:  # inputs have equally many samples, even unstated
-                    self.same[count.expr] = first.expr
-        self.samples = first.expr if first else None
+        shapes = [getattr(node.meta.get("val"), "shape", None) for node in
+                  program.graph.find_nodes(op="placeholder")]
+        counts = [shape[0].node for shape in shapes if shape and
+                  isinstance(shape[0], torch.SymInt) and shape[0].node.expr.is_Symbol]
+        self.samples = counts[0].expr if counts else None
+        self.same = {n.expr: self.samples for n in counts  # inputs have equally many samples, even
+                     if n.hint == counts[0].hint}          # if the model does not say so
 
     def of(self, n):
         if not isinstance(n, torch.SymInt):
@@ -128,34 +124,34 @@ def results(program):
     return returned, written
 
 
+def _evaluated(node, operand):
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), operand)
+    return node.target(*args, **kwargs)
+
+
 def folded(program, sizes, tensors):
     """{node: Const} for nodes that depend on no input and no parameter; `tensors` has those of
     buffers and lifted constants, by node."""
     random = torch.Tag.nondeterministic_seeded
     constants = {node: Const([x], list(x.shape)) for node, x in tensors.items()}
 
-    def at(x, samples):
-        if isinstance(x, torch.fx.Node):
-            if x in constants:
-                of = constants[x].of
-                return of[min(samples - 2, len(of) - 1)]
+    def operand(x, samples):
+        if x not in constants:
             return sizes.at(x.meta["val"], samples)
-        return x
+        return constants[x].of[min(samples - 2, len(constants[x].of) - 1)]
     for node in program.graph.nodes:
-        val = node.meta.get("val")
-        if node.op != "call_function" or not isinstance(
-                val, torch.Tensor) or any(not (x in constants or isinstance(
-                    x.meta.get("val"), (torch.SymInt, int, float, bool)))
-                    for x in node.all_input_nodes):
+        val, inputs = node.meta.get("val"), node.all_input_nodes
+        if node.op != "call_function" or not isinstance(val, torch.Tensor) or any(
+                x not in constants and not isinstance(
+                    x.meta.get("val"), (torch.SymInt, int, float, bool)) for x in inputs):
             continue
         if random in getattr(node.target, "tags", ()) or "empty" in name_of(node):
             continue
         grows = any(isinstance(n, torch.SymInt) for n in val.shape) or any(
-            x not in constants or len(constants[x].of) > 1 for x in node.all_input_nodes)
+            x not in constants or len(constants[x].of) > 1 for x in inputs)
         try:
-            of = [node.target(*torch.fx.node.map_arg(node.args, lambda x, s=s: at(x, s)),
-                              **torch.fx.node.map_arg(node.kwargs, lambda x, s=s: at(x, s)))
-                  for s in ((2, 3) if grows else (2,))]
+            of = [_evaluated(node, lambda x, s=samples: operand(x, s))
+                  for samples in ((2, 3) if grows else (2,))]
         except Exception:
             continue
         if len(of) == 2 and of[0].shape == of[1].shape and of[0].equal(of[1]):
@@ -203,11 +199,9 @@ def bounds(program, examples):
 
 def _follow(node, rows, part, found, table):
     """Records a table with this many rows for the inputs that contain the elements of `node`."""
-    if not isinstance(node, torch.fx.Node):
-        return
-    if node.op == "placeholder":
+    if getattr(node, "op", "") == "placeholder":
         found.setdefault(node, ([], []))[part and table].append(rows)
-    elif node.op == "call_function" and name_of(node) in _MOVES:
+    elif getattr(node, "op", "") == "call_function" and name_of(node) in _MOVES:
         name, args = name_of(node), node.args
         args = args[1:] if name == "where" else args[:1]
         for x in torch.utils._pytree.tree_leaves(args):
@@ -258,6 +252,6 @@ def _at(node, numbers, sizes):
     of = {x: torch.full([sizes.at(n, 2) for n in x.meta["val"].shape], float(number),
                         dtype=torch.float64) for x, number in zip(node.all_input_nodes, numbers)}
     try:
-        return node.target(*torch.fx.node.map_arg(node.args, of.get), **node.kwargs)
+        return _evaluated(node, of.get)
     except Exception:
         return None

@@ -65,8 +65,8 @@ class Value:
         return x.but(shape=shape, repeats=x.repeats | more)
 
 
-_MIXES = "it mixes samples: "
-_IN_FRONT = _MIXES + "only the first dimension may be that of the samples"
+MIXES = "it mixes samples: give dim, without that of the samples"
+_IN_FRONT = "it mixes samples: only the first dimension may be that of the samples"
 
 
 def broadcast(*shapes):
@@ -88,11 +88,9 @@ Line = collections.namedtuple("Line", "name begin words settings module")
 class Writer:
     def __init__(self, torch, names):
         self.torch, self.names = torch, set(names)
-        self.lines, self.known, self.axes = [], {}, {}
+        self.lines, self.known, self.axes, self.constants, self.module = [], {}, {}, {}, ""
         self.moved = {}  # lines that permute: their operand, axes and order
-        self.constants = {}
         self.trained = set()  # names of lines and parameters that may need a gradient
-        self.module = ""
 
     # ---- lines
 
@@ -103,9 +101,8 @@ class Writer:
                 "one of its numbers is NaN")
         require(0 not in [int(n) for n in axes], "its result is empty")
         require(len(axes) <= 8, "its result has more than 8 dimensions")
-        if shared:
-            settings = {key: _less_one(key, value) for key, value in settings.items()}
-        settings = [f"{key}={text_of(value)}" for key, value in settings.items()]
+        settings = [f"{key}={text_of(_less_one(key, value) if shared else value)}"
+                    for key, value in settings.items()]
         alike = f"f32{text_of(axes[shared:])} = {op}", *words, *settings
         if once and alike in self.known:
             return self.known[alike]
@@ -134,10 +131,10 @@ class Writer:
         require(not tensor.is_complex(), "it takes a complex constant")
         kind, tensor = tensor.dtype, tensor.detach().to(torch.float32, copy=True).contiguous()
         require(not torch.isnan(tensor).any(), "a constant of the model has NaN")
-        name = next((n for n, other in self.constants.items() if other.shape == tensor.shape and
-                     torch.equal(other, tensor)), None) or next(
-                         n for i in itertools.count() if
-                         (n := f"constant.{i}") not in self.names | self.constants.keys())
+        equal = (name for name, other in self.constants.items() if torch.equal(other, tensor))
+        fresh = (name for i in itertools.count() if (name := f"constant.{i}") not in
+                 self.names | self.constants.keys())
+        name = next(itertools.chain(equal, fresh))
         self.constants[name] = tensor if tensor.dim() else tensor.reshape(1)
         return self.stored(name, tensor).but(dtype=kind)
 
@@ -148,9 +145,8 @@ class Writer:
         if isinstance(x, (bool, int, float)):
             x = Const([self.torch.tensor(float(x))], [])
         require(isinstance(x, Const), "it takes a value that is not a tensor of the samples")
-        number = x.number
-        if number is not None:
-            return self.constant(self.torch.tensor([number], dtype=x.dtype)).but(
+        if x.number is not None:
+            return self.constant(self.torch.tensor([x.number], dtype=x.dtype)).but(
                 shape=x.shape, repeats=range(x.rank))
         y, rows = self.constant(x.alike()), {d for d, n in enumerate(x.shape) if isinstance(n, N)}
         more = {d for d in rows if int(x.shape[d]) > 1}
@@ -204,14 +200,12 @@ class Writer:
         if name in self.moved:
             name, axes, before = self.moved[name]
             to = [before[i] for i in to]
-        y.axes, wrong = [axes[i] for i in to], [i for i, j in enumerate(to) if i != j]
-        y.name = name
-        if len(wrong) == 2:
-            y.name = self.emit("transpose", [name], y.axes, shared=x.shared, dim0=wrong[0],
-                               dim1=wrong[1])
-        elif wrong:
-            y.name = self.emit("permute", [name], y.axes, shared=x.shared, order=to)
+        y.name, y.axes = name, [axes[i] for i in to]
+        wrong = [i for i, j in enumerate(to) if i != j]
         if wrong:
+            op, how = ("transpose", dict(zip(("dim0", "dim1"), wrong))) if len(wrong) == 2 else \
+                ("permute", {"order": to})
+            y.name = self.emit(op, [name], y.axes, shared=x.shared, **how)
             self.moved[y.name] = name, axes, to
         return y
 
@@ -229,11 +223,9 @@ class Writer:
         if rows:
             y.at, y.front = rows[0], like.front if like and like.at == rows[0] else 1
         y.axes = [N(1), *(y.size(d) for d in wide)]
-        if math.prod(y.axes) != math.prod(x.axes):
-            y.name = self.emit("expand", [self.lay(x, [x.size(d) for d in wide])], y.axes)
-        else:
-            y.axes = x.axes
-        return y
+        if math.prod(y.axes) == math.prod(x.axes):
+            return y.but(axes=x.axes)
+        return y.but(name=self.emit("expand", [self.lay(x, [x.size(d) for d in wide])], y.axes))
 
     def view(self, x, shape):
         """x.reshape(shape)"""
@@ -254,7 +246,7 @@ class Writer:
         are, in which the values differ. direct: shared values may be beside others."""
         values, skip = [x.of_rank(len(shape)) for x in values], [d % len(shape) for d in skip]
         of = {(x.at, x.at in skip or x.front): x for x in values if x.at is not None}
-        require(len(of) < 2, _MIXES + "their dimensions have other orders")
+        require(len(of) < 2, "it mixes samples: their dimensions have other orders")
         like, shared = next(iter(of.values()), values[0]), all(x.shared for x in values)
         keys = [d for d in range(len(shape)) if d in skip or any(x.size(d) != 1 for x in values)]
         names = []
@@ -284,7 +276,7 @@ class Writer:
         sizes `to`: it is given the name of a line, and the sizes of the others. flat: these are
         one."""
         dims = [d % x.rank for d in dims]
-        require(x.at not in dims, _MIXES + "give dim, without that of the samples")
+        require(x.at not in dims, MIXES)
         x = self.lifted(self.dense(x, only=dims))
         order = [*(d for d in range(x.rank) if d not in dims), *dims]
         y = self.permuted(x, *order)
@@ -305,8 +297,7 @@ class Writer:
     def of_rows(self, name, x, count, shape):
         """The value of a line made from `rows`."""
         axes = [N(1), *([count] if count > 1 else []), *map(int, shape[1:])]
-        if count > 1:
-            name = self.emit("reshape", [name], axes)
+        name = self.emit("reshape", [name], axes) if count > 1 else name
         return Value(name, axes, shape, x.at, x.front, x.repeats & {0})
 
     # ---- arithmetic, of values, constants and numbers
@@ -317,6 +308,10 @@ class Writer:
             return float(x)
         require(not isinstance(x, N), "it computes with the number of samples")
         return float(x.number) if isinstance(x, Const) and not x.rank else None
+
+    def constant_number(self, x):
+        """The number that all elements of a constant are; else None."""
+        return x.number if isinstance(x, Const) else self.number(x)
 
     def times(self, x, number):
         return x if number == 1 else self.line("multiply_number", x, number=number)
@@ -347,21 +342,16 @@ class Writer:
 
     def where(self, condition, a, b):
         """The line takes only one number."""
-        shapes = [x.shape for x in (condition, a, b) if hasattr(x, "shape")]
-        numbers = [self.number(a) if not isinstance(a, Const) else a.number,
-                   self.number(b) if not isinstance(b, Const) else b.number]
+        numbers = [self.constant_number(a), self.constant_number(b)]
         if None not in numbers:
             b, numbers[1] = self.value(b), None
-        value = next((n for n in numbers if n is not None), None)
-        terms = [None if n is not None else x for n, x in zip(numbers, (a, b))]
-        shape = broadcast(*shapes)
+        terms = [x if n is None else None for n, x in zip(numbers, (a, b))]
+        shape = broadcast(*(x.shape for x in (condition, a, b) if hasattr(x, "shape")))
         return self.together("where", [condition, *terms], shape,
-                             **({} if value is None else {"value": value}))
+                             **{"value": n for n in numbers if n is not None})
 
     def detach(self, x):
-        if not isinstance(x, Value) or x.name not in self.trained:
-            return x
-        return self.line("detach", x)
+        return self.line("detach", x) if getattr(x, "name", None) in self.trained else x
 
 
 def _less_one(key, value):

@@ -18,6 +18,10 @@ _TRACED_WITH = 2  # least samples: torch.export takes a batch of 1 for a constan
 _SAMPLES = *range(2, 66), 100, 127, 128, 255, 256, 1000  # batch sizes for which guards must hold
 
 
+def first_line(error):
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 @contextlib.contextmanager
 def without_torchs_log():
     """Silences PyTorch's logs of its stack and its trace: the exception says what a tracer cannot
@@ -62,9 +66,9 @@ def copied(model):
     try:
         return copy.deepcopy(model, kept)
     except Exception as error:
-        raise ExportError(f"duet.export: {type(model).__name__} cannot be copied ("
-                          f"{(str(error).splitlines() or [type(error).__name__])[0]}): its "
-                          "modules must be copyable: the export runs copies of the model") from None
+        raise ExportError(f"duet.export: {type(model).__name__} cannot be copied "
+                          f"({first_line(error)}): its modules must be copyable: the export runs "
+                          "copies of the model") from None
 
 
 @without_torchs_log()
@@ -73,7 +77,7 @@ def trace(model, inputs):
     pairs = [torch.cat([x] * _TRACED_WITH) if isinstance(x, torch.Tensor) and x.dim() and
              x.shape[0] < _TRACED_WITH else x for x in inputs]
     pairs = [x.clone() if any(x is other for other in pairs[:i]) and isinstance(x, torch.Tensor)
-             else x for i, x in enumerate(pairs)] # a tensor that is passed twice becomes two inputs
+             else x for i, x in enumerate(pairs)]  # a tensor passed twice becomes two inputs
     dynamic = tuple({0: torch.export.Dim.DYNAMIC} if isinstance(x, torch.Tensor) and x.dim()
                     else None for x in pairs)
     varargs = any(p.kind is p.VAR_POSITIONAL
@@ -121,9 +125,8 @@ def _refuse_shared_memory(model, program):
 def _refuse_guards(program):
     """Refuses branches on the number of samples, because the trace has only one side. PyTorch's own
     branches lead to the same numbers."""
-    sizes = [n for node in program.graph.nodes if node.op == "placeholder" and
-             isinstance(x := node.meta.get("val"), torch.Tensor) for n in x.shape
-             if isinstance(n, torch.SymInt)]
+    sizes = [n for node in program.graph.find_nodes(op="placeholder")
+             for n in getattr(node.meta.get("val"), "shape", ()) if isinstance(n, torch.SymInt)]
     for guard in sizes[0].node.shape_env.guards if sizes else ():
         place = getattr(getattr(guard, "sloc", None), "framework_loc", None)
         symbols = guard.expr.free_symbols
@@ -148,30 +151,25 @@ def decompose(program):
             x, torch.nn.Parameter) else x
         seen.add(id(x))
     table = torch.export.default_decompositions()
-    for op in list(table.keys()):
-        if op._schema.name in LOWERINGS:
-            table.pop(op)
     for op, how in torch._decomp.decomposition_table.items():
-        if isinstance(op, torch._ops.OpOverload) and op._schema.name not in LOWERINGS and \
-                not op._schema.is_mutable and op not in table:
+        if isinstance(op, torch._ops.OpOverload) and not op._schema.is_mutable and op not in table:
             table[op] = how
+    for op in [op for op in table.keys() if op._schema.name in LOWERINGS]:
+        table.pop(op)
     return program.run_decompositions(table)
 
 
 def _note_no_grad(module):
     """The part of forward under torch.no_grad() is a separate module here, which the decomposition
     opens: its results are detached."""
-    for part in module.modules():
-        if not isinstance(part, torch.fx.GraphModule):
-            continue
-        for node in list(part.graph.nodes):
-            if node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and \
-                    node.args[0] is False:
-                for user in list(node.users):
-                    with part.graph.inserting_after(user):
-                        cut = part.graph.call_function(torch.ops.aten.detach.default, (user,))
-                        cut.meta.update(user.meta)
-                    user.replace_all_uses_with(cut, delete_user_cb=lambda n, cut=cut: n is not cut)
+    without_grad = torch.ops.higher_order.wrap_with_set_grad_enabled
+    for part in filter(lambda x: isinstance(x, torch.fx.GraphModule), module.modules()):
+        for node in part.graph.find_nodes(op="call_function", target=without_grad):
+            for user in list(node.users) if node.args[0] is False else ():
+                with part.graph.inserting_after(user):
+                    cut = part.graph.call_function(torch.ops.aten.detach.default, (user,))
+                    cut.meta.update(user.meta)
+                user.replace_all_uses_with(cut, delete_user_cb=lambda n, cut=cut: n is not cut)
         part.recompile()
 
 
@@ -179,9 +177,8 @@ def traced_values(program, inputs):
     """{node: its value}, without dropout."""
     class Run(torch.fx.Interpreter):
         def run_node(self, node):
-            if "dropout" in str(node.target):
-                x = self.env[node.args[0]]
-                return (x, None) if "native" in str(node.target) else x
+            if "native_dropout" in str(node.target):
+                return self.env[node.args[0]], None
             if "bernoulli.p" in str(node.target):  # like dropout of planes and of paths
                 return torch.full_like(self.env[node.args[0]], node.args[1])
             return super().run_node(node)

@@ -6,8 +6,7 @@ that forward keeps; and another number of samples. Each is compared with PyTorch
 loss, the gradients, and what the step adds to buffers. If something differs by more than FLOOR,
 float64 shows how close a right answer is. This finds what torch.export does not see: state, hooks
 on gradients, an autograd.Function with its own backward, reentrant checkpoints. Dropout is off on
-both sides; its settings must be equal in all batches.
-"""
+both sides; its settings must be equal in all batches. """
 
 import bisect
 import collections
@@ -24,7 +23,7 @@ from torch.nn import functional as F
 from .._files import read_tensors, save_dataset
 from .._library import DuetError, ExportError
 from ..command import started
-from .trace import copied, traced_values
+from .trace import copied, first_line, traced_values
 
 TIMES = 4  # multiple of the distance between PyTorch's own float32 and float64
 # Where PyTorch's float32 is exact by chance, Duet may be off by the roundings of long sums: of the
@@ -33,6 +32,7 @@ TIMES = 4  # multiple of the distance between PyTorch's own float32 and float64
 FLOOR, NOTHING, SOME, ZERO = 1e-5, 1e-6, 1e-8, 1e-10
 ROUNDED = 2.0 ** -21  # of parameters, relative: some roundings of float32
 ALL_ROUNDINGS = 0.1  # of a gradient: float32 is not as far from float64, except near a corner
+SAME = 1e-5  # of losses that must be equal
 ALONE = 1e-4  # of a model that cannot compute in float64, relative to float32
 APART = 3e-5  # of a line's numbers, which differ by more than float32 rounds
 RATE = 2.0 ** 40  # a step with it says the gradient: (before - after) / RATE
@@ -50,7 +50,9 @@ _WHY = {"the example inputs": "forward does more than the trace shows: it change
 
 
 def _norm(x):
-    return torch.linalg.vector_norm(x, dtype=torch.float64).item()
+    """The norm; of numbers whose squares float32 does not hold in float64, which is slower."""
+    norm = torch.linalg.vector_norm(x).item()
+    return norm if 1e-12 < norm < 1e15 else torch.linalg.vector_norm(x, dtype=torch.float64).item()
 
 
 # ---- PyTorch's answer
@@ -92,8 +94,8 @@ class _Copy:
     buffers of the exported file. moved is the number of a draw that moves each parameter by about
     float32's rounding errors."""
 
-    def __init__(self, model, result_of, dtype, buffers, moved=0):
-        self.result_of, self.dtype, self.batches = result_of, dtype, 0
+    def __init__(self, model, dtype, buffers, moved=0):
+        self.dtype, self.batches = dtype, 0
         self.model = model = copied(model).cpu()
         for module in model.modules():
             if isinstance(module, (torch.nn.RNNBase, torch.nn.MultiheadAttention)):
@@ -121,9 +123,10 @@ class _Copy:
         try:
             with _Mode(self.dtype) as mode, torch.enable_grad():
                 self.model.zero_grad()
-                y = self.result_of(self.model(*(  # of copies, which forward may change
+                y = self.model(*(  # of copies, which forward may change
                     x.to(self.dtype if x.is_floating_point() else x.dtype, copy=True)
-                    if isinstance(x, torch.Tensor) else x for x in batch)))
+                    if isinstance(x, torch.Tensor) else x for x in batch))
+                y = next(x for x in torch.utils._pytree.tree_leaves(y) if hasattr(x, "dim"))
                 loss = (y - torch.from_numpy(_target(y.shape)).to(self.dtype)).square().mean()
                 if backward:
                     loss.backward()
@@ -215,9 +218,9 @@ class _Unverified(Exception):
 
 
 class _Verification:
-    def __init__(self, model, result_of, inputs, shape, path, program, ops):
-        self.model, self.result_of, self.path = model, result_of, path
-        self.shape, self.program, self.ops = [*map(int, shape[1:])], program, ops
+    def __init__(self, model, inputs, shape, path, program, ops):
+        self.model, self.path, self.program, self.ops = model, path, program, ops
+        self.shape = [*map(int, shape[1:])]
         self.text, self.most = re.sub(r"((?:= dropout\(.*\bp|dropout_p)=)[^,)]+", r"\g<1>0",
                                       path.read_text(encoding="utf-8")), 0.0
         self.buffers = re.findall(r"^buffer (\S+):", self.text, re.M)
@@ -228,23 +231,22 @@ class _Verification:
         self.large = sum(x[0].numel() for x in tensors) > LARGE or \
             sum(p.numel() for p in model.parameters()) > MANY
         self.count = 2 if self.large else 4  # a BatchNorm of two may be all roundings
-        self.rounds = 0.0  # how far float32 is from float64, of the size, where that is known
-        self.zero = False  # which gradients are nothing but roundings, where that is known
-        self.exact = None  # float64's answer for the first batch
+        # Where float64 is known: its answer, how far float32 is from it, relative to the size, and
+        # which gradients are nothing but roundings.
+        self.exact, self.rounds, self.zero = None, 0.0, False
 
     def answer(self, batches, after=None, dtype=torch.float32, moved=0, backward=True):
         """The answer of a copy of the model for the last of these batches. after: the previous
         batch's answer."""
-        copy = after.copy if after else _Copy(self.model, self.result_of, dtype, self.buffers,
-                                              moved)
+        copy = after.copy if after else _Copy(self.model, dtype, self.buffers, moved)
         try:
             for batch in batches[copy.batches:-1]:
                 copy.answer(batch, backward=False)
             return copy.answer(batches[-1], backward)
         except Exception as error:
-            first = str(error).strip().splitlines() or [type(error).__name__]
-            raise ExportError(f"duet.export: forward of a copy: {first[0]} (perhaps a tensor that "
-                              "it keeps in a global, which must be a buffer)") from error
+            raise ExportError("duet.export: forward fails in a copy of the model: perhaps it uses "
+                              "a tensor in a global, which must be a buffer: "
+                              f"{first_line(error)}") from error
 
     def both(self, what, batches, after=None):
         """Raises ExportError if the file differs from the model for the last of these batches; Duet
@@ -263,8 +265,6 @@ class _Verification:
                     raise
                 finite = False
             if finite and not answer.copy.draws:
-                if len(batches) == 2:
-                    self.refuse_state_outside(batches[1:], answer.loss)
                 text = of_text()
         if drawn and not finite:  # the model does not accept these numbers
             return self.both(what, [batches[0]] * 2)
@@ -277,6 +277,10 @@ class _Verification:
         # Three times as far from float32 is at most four times as far from float64.
         differ, most = distances.differing(distances.of(text), self.rounds * distances.size,
                                            self.zero, TIMES - 1)
+        # State outside the model would make float32's distances large, too.
+        if len(batches) == 2 and not math.isclose(answer.loss, text.loss, rel_tol=SAME):
+            self.refuse_state(*(self.answer(batches[1:], backward=False) for _ in range(2)),
+                              _OUTSIDE)
         if differ:
             differ, most = self.beside_exact(batches, text, answer, after and self.exact)
         self.dropped = getattr(self, "dropped", answer.copy.dropped)
@@ -301,7 +305,7 @@ class _Verification:
         # A gradient that is 0 except for rounding, as for a bias before BatchNorm, allows nothing.
         self.zero = size <= ZERO * distances.whole
         self.rounds = numpy.where(self.zero, 0, numpy.minimum(
-            allowed / numpy.maximum(size, 1e-30), 1e-3))
+            allowed / numpy.maximum(size, 1e-30), ALL_ROUNDINGS))
         # Others that differ as much between float32 and float64 have state, if no corner is near.
         apart = ~self.zero & (allowed > ALL_ROUNDINGS * size)
         off, allowed = numpy.maximum(off, apart * allowed), ~apart * allowed
@@ -315,16 +319,10 @@ class _Verification:
                 differ, most = distances.differing(off, allowed, self.zero)
         return differ, most
 
-    def refuse_state_outside(self, batch, loss):
-        """Refuses state outside the model. Such state would make float32's distances large, too."""
-        again = self.answer(batch, backward=False).loss
-        if not math.isclose(loss, again, rel_tol=1e-5):
-            self.refuse_state(again, self.answer(batch, backward=False), _OUTSIDE)
-
-    def refuse_state(self, loss, again, why):
-        if not math.isclose(loss, again.loss, rel_tol=1e-5):
-            raise ExportError(f"duet.export: {type(self.model).__name__} has the loss {loss:.7g} "
-                              f"and, called again, {again.loss:.7g}: {why}")
+    def refuse_state(self, first, again, why):
+        if not math.isclose(first.loss, again.loss, rel_tol=SAME):
+            raise ExportError(f"duet.export: {type(self.model).__name__} has the loss "
+                              f"{first.loss:.7g} and, called again, {again.loss:.7g}: {why}")
 
     def run(self):
         first, other = ([_batch(x, self.count + more) for x in self.inputs] for more in (0, 1))
@@ -333,27 +331,25 @@ class _Verification:
         answer = self.both("a second batch", [first, second], answer)
         fresh = self.both("another number of samples", [other])
         third = self.answer([first, second, other], answer, backward=False)
-        self.refuse_state(fresh.loss, third, _WHY["a second batch"])
+        self.refuse_state(fresh, third, _WHY["a second batch"])
 
     def told(self, what, differ, text, answer, batch):
         says = f"duet.export: the exported model does not match: for {what} "
-        lines = self.text.splitlines()
-        at = {line.split(":")[0]: i for i, line in enumerate(lines) if line.startswith("%")}
         if differ[0] == "the loss":
             return (f"{says}its loss is {text.loss:.7g}, PyTorch's {answer.loss:.7g}; "
-                    f"{self.first_op(lines, at, _tensors(batch))}: {_WHY[what]}")
+                    f"{self.first_op(_tensors(batch))}: {_WHY[what]}")
         name = differ[-1]  # the last one: all after it have the right gradients
-        uses = [line for line in lines
-                if line.startswith("%") and re.search(rf"[ (]{re.escape(name)}[,)]", line)]
+        uses = re.findall(rf"^%.*[ (]{re.escape(name)}[,)].*", self.text, re.M)
         kind = "the gradient of" if name in self.trained else "what is added to"
-        return (f"{says}{kind} {name} is "
-                f"{numpy.linalg.norm(text.gradients.get(name, 0)):.4g}, "
+        return (f"{says}{kind} {name} is {numpy.linalg.norm(text.gradients.get(name, 0)):.4g}, "
                 f"PyTorch's {_norm(answer.gradients[name]):.4g}, at or behind "
                 f"{(uses or ['no line'])[-1]}: {_UNSEEN}")
 
-    def first_op(self, lines, at, tensors):
+    def first_op(self, tensors):
         """The first op whose value differs from the trace's."""
         names, values = [*self.ops], traced_values(self.program, tensors)
+        lines = self.text.splitlines()
+        at = {line.split(":")[0]: i for i, line in enumerate(lines) if line.startswith("%")}
 
         def off(name):
             node, dim, front, _ = self.ops[name]
@@ -362,12 +358,10 @@ class _Verification:
             want = want.reshape([-1, *map(int, sizes)]).numpy().astype("f4")
             self.path.write_text("\n".join([*lines[:at[name] + 1], f"return {name}", ""]),
                                  encoding="utf-8")
-            try:
-                with duets(self.path, tensors, want) as of_text:
-                    mean = of_text().loss
-            except DuetError:  # a part without parameters
-                return False
-            return not mean ** 0.5 <= APART * numpy.linalg.norm(want) / want.size ** 0.5
+            with contextlib.suppress(DuetError), duets(self.path, tensors, want) as of_text:
+                return not of_text().loss ** 0.5 <= \
+                    APART * numpy.linalg.norm(want) / want.size ** 0.5
+            return False  # a part without parameters
 
         def operands(name):
             for word in re.findall(r"%\d+", lines[at[name]].partition(" = ")[2]):
@@ -380,12 +374,11 @@ class _Verification:
         return "each op is as it was traced"
 
 
-def verify(model, result_of, inputs, shape, path, program, ops):
+def verify(model, inputs, shape, path, program, ops):
     """Checks that the file `path` and its weights equal the model; otherwise ExportError says what
     differs. Returns the largest difference relative to its bound. shape: the result's, with N.
-    program, ops: the trace, and {line: the node whose value it has, its layout, and its
-    description}."""
-    verification = _Verification(model, result_of, inputs, shape, path, program, ops)
+    program, ops: the trace, and {line: the node whose value it has, its layout, its words}."""
+    verification = _Verification(model, inputs, shape, path, program, ops)
     python, of_numpy = random.getstate(), numpy.random.get_state()
     threads = torch.get_num_threads()
     try:  # Duet uses one core, and in small models more threads only slow each other down

@@ -10,6 +10,7 @@ from operator import getitem
 
 import torch
 
+from ...command import Record
 from ..passes import N, Ranges, Refused, Sizes, bounds, folded, require, results
 from ..text import Value, Writer, text_of
 
@@ -22,12 +23,6 @@ def lower(*packets):
             LOWERINGS[packet._qualified_op_name] = function
         return function
     return note
-
-
-class Arguments(dict):
-    """The arguments of a call, under the names of its schema."""
-
-    __getattr__ = dict.__getitem__
 
 
 _NAME = re.compile(r"[^\s,:=()\[\]#%][^\s,:=()\[\]#]*")
@@ -47,10 +42,8 @@ class Interpreter(Writer):
         self.model, self.program = model, program
         self.of = {id(x): name for name, x in (*model.named_parameters(), *model.named_buffers())}
         super().__init__(torch, self.of.values())
-        self.env, self.refusals, self.inputs, self.buffers = {}, [], [], set()
-        self.updates, self.written = [], {}
+        self.env, self.refusals, self.inputs, self.buffers, self.updates = {}, [], [], set(), []
         self.shown = {}  # lines that hold an op's value: the node, at, front, and a description
-        self.below = {}
         self.measure = Sizes(program)
         self.op, self.asked, self.given = "", set(), {}
         self.specs = dict(zip(program.graph.find_nodes(op="placeholder"),
@@ -59,62 +52,50 @@ class Interpreter(Writer):
                                   if spec.kind.name == "USER_INPUT" and isinstance(
                                       n.meta.get("val"), torch.Tensor)), examples))
 
-    # ---- tensors that exist from the start
-
     def _tensors(self):
         """The node of each tensor of the model, except parameters and the buffers of norms."""
-        tables, out = (self.program.state_dict, self.program.constants), {}
-        for node, spec in self.specs.items():
-            if spec.kind.name in ("BUFFER", "CONSTANT_TENSOR") and not (
-                    spec.kind.name == "BUFFER" and (spec.target in self.written or
-                                                    _OF_NORM.search(spec.target))):
-                x = next(t[spec.target] for t in tables if spec.target in t)
-                out[node] = x.detach()
-        return out
+        table = self.program.constants | self.program.state_dict
+        return {node: table[spec.target].detach() for node, spec in self.specs.items()
+                if spec.kind.name == "CONSTANT_TENSOR" or spec.kind.name == "BUFFER" and
+                spec.target not in self.written and not _OF_NORM.search(spec.target)}
 
     def _placeholder(self, node):
         spec, x = self.specs[node], node.meta.get("val")
         if spec.kind.name == "USER_INPUT":
             if not isinstance(x, torch.Tensor):
                 return x
-            require(x.dtype in _TYPES[:3], f"an input of {x.dtype}: Duet takes float32 and whole "
-                                           "numbers")
+            require(x.dtype in _TYPES[:3],
+                    f"an input of {x.dtype}: give it as float32 or as integers")
             shape = self.measure.shape(x)
             require(shape and shape[0] == N(1), "an input without samples")
             value = Value(f"%{node.name}", shape, shape, 0, dtype=x.dtype)
             self.inputs.append((value, node))
             return value
-        tensor = self.model.get_parameter(spec.target) if spec.kind.name == "PARAMETER" else \
-            self.model.get_buffer(spec.target)
+        is_buffer = spec.kind.name != "PARAMETER"
+        tensor = (self.model.get_buffer if is_buffer else self.model.get_parameter)(spec.target)
         name = self.of[id(tensor)]
         require(_NAME.fullmatch(name) and name != "none",
                 f"'{name}' is not a valid name in the exported file: rename its module")
-        if spec.kind.name == "PARAMETER":
-            if tensor.requires_grad:
-                self.trained.add(name)
-        else:
-            self.buffers.add(name)
+        if is_buffer or tensor.requires_grad:
+            (self.buffers if is_buffer else self.trained).add(name)
         return self.stored(name, tensor)
-
-    # ---- nodes
 
     def _told(self, node):
         """The op, its module, and the line of the user's source."""
         stack = [(path, kind) for path, kind in
                  (node.meta.get("nn_module_stack") or {}).values() if isinstance(kind, str)]
         path, kind = stack[-1] if stack else ("", "")
-        where = f"{path or 'the model'} ({kind.rsplit('.', 1)[-1]})" if path or kind else \
-            "the model"
+        kind = f" ({kind.rsplit('.', 1)[-1]})" if kind else ""
         lines = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-        own = [f"{file}:{line}" for file, line in lines if "/torch/" not in file and
+        own = [f", {file}:{line}" for file, line in lines if "/torch/" not in file and
                not file.startswith(("torch/", "<"))]
-        name = node.target if node.op == "call_function" else node.name
+        name = str(node.target if node.op == "call_function" else node.name)
         source = node.meta.get("from_node")  # the op before it was decomposed
         source = re.sub(r"_\d+$", "", source[-1].name) if source else ""
         if node.op == "call_function" and source and (
-                source.rstrip("_") not in str(name) or str(name).startswith("prims.")):
+                source.rstrip("_") not in name or name.startswith("prims.")):
             name = f"aten.{source}"
-        return f"{name} of {where}{', ' + own[-1] if own else ''}"
+        return f"{name} of {path or 'the model'}{kind}{''.join(own[-1:])}"
 
     @contextlib.contextmanager
     def _refusing(self, node):
@@ -122,39 +103,37 @@ class Interpreter(Writer):
         try:
             yield
         except Exception as error:
-            why = str(error) if isinstance(error, Refused) else (
-                f"it cannot be written: {type(error).__name__}: {error}")
-            self.refusals.append(f"{self._told(node)}: {why}")
+            unknown = f"it cannot be written: {type(error).__name__}: "
+            why = "" if isinstance(error, Refused) else unknown
+            self.refusals.append(f"{self._told(node)}: {why}{error}")
 
     def _call(self, node):
         target, val = node.target, node.meta.get("val")
         if target is getitem:
             return self.env[node.args[0]][node.args[1]]
-        if isinstance(val, (torch.SymInt, int, float, bool)) and not isinstance(val, torch.Tensor):
-            try:
-                return self.measure.of(val)
-            except Refused:
-                return val
-        if not isinstance(target, torch._ops.OpOverload):
-            raise Refused("Duet has no such op")
+        if isinstance(val, (torch.SymInt, int, float, bool)):
+            with contextlib.suppress(Refused):
+                val = self.measure.of(val)
+            return val
+        require(isinstance(target, torch._ops.OpOverload), "Duet has no such op")
         if val is None:  # assertions have no result
             return None
         self.op = target._schema.name
         _require_known(self.op)
-        for x in val if isinstance(val, (list, tuple)) else [val]:
+        several = isinstance(val, (list, tuple))
+        for x in val if several else [val]:
             require(not isinstance(x, torch.Tensor) or x.dtype in _TYPES,
                     f"it makes {getattr(x, 'dtype', None)}: Duet computes in float32")
         require(node not in self.ranges.rounded, "its integers may exceed 2^24, which float32 "
                                                  "rounds: use clamp to bound them")
-        self.given = dict(zip((x.name for x in target._schema.arguments), node.args))
-        self.given.update(node.kwargs)
-        a = Arguments({x.name: torch.fx.node.map_arg(self.given[x.name], lambda n: self.env[n])
-                       if x.name in self.given else x.default_value
-                       for x in target._schema.arguments
-                       if x.name in self.given or x.has_default_value()})
+        schema = target._schema.arguments
+        self.given = {**dict(zip((x.name for x in schema), node.args)), **node.kwargs}
+        a = Record({x.name: torch.fx.node.map_arg(self.given[x.name], self.env.__getitem__)
+                    if x.name in self.given else x.default_value
+                    for x in schema if x.name in self.given or x.has_default_value()})
         self.asked = {u.args[1] for u in node.users if u.target is getitem and u.users}
         made = LOWERINGS[self.op](self, a, self.measure.shape(val))
-        for one, fake in zip(made, val) if isinstance(val, (list, tuple)) else [(made, val)]:
+        for one, fake in zip(made, val) if several else [(made, val)]:
             if isinstance(one, Value):
                 one.dtype = fake.dtype
         return made
@@ -163,17 +142,15 @@ class Interpreter(Writer):
         """The value of the result; None if something is refused."""
         returned, self.written = results(self.program)
         result = returned[0] if len(returned) == 1 else None
-        whole = {n: x for n, x in self.examples.items() if not x.is_floating_point()}
+        whole = {node: x for node, x in self.examples.items() if not x.is_floating_point()}
         self.below = bounds(self.program, whole)
         constants = folded(self.program, self.measure, self._tensors())
         self.ranges = Ranges(self.program, self.measure, constants, self.below)
         for node in self.program.graph.nodes:
             if node.op == "output" or not node.users and node not in self.examples:
                 continue
-            self.module = ([path for path, _ in (node.meta.get("nn_module_stack") or
-                                                 {}).values()] or [""])[-1]
-            if "_empty_nn" in self.module:
-                self.module = ""
+            paths = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
+            self.module = paths[-1] if paths and "_empty_nn" not in paths[-1] else ""
             self.env[node] = Refused  # likewise refused, since an operand was
             with self._refusing(node):
                 if node in constants:
@@ -213,7 +190,6 @@ class Interpreter(Writer):
         shape = text_of(value.shape) if hasattr(value, "shape") else f"{count} tensors"
         self.refusals.append(f"the result is {shape}: return one tensor, [N, classes] or [N, "
                              "classes, positions]; with a loss such as mse, any shape [N, ..]")
-        return None
 
 
 from . import elements, layers, reductions, shapes  # noqa: E402, F401

@@ -10,16 +10,14 @@ from ..text import LEAST, Value
 from . import lower
 
 aten = torch.ops.aten
+UNSAMPLED = "dropout of a tensor without samples: each sample would draw its own"
 
 # ---- functions of one number
-
 
 lower(aten.relu, aten.tanh, aten.sigmoid, aten.exp, aten.log, aten.sqrt, aten.reciprocal, aten.abs,
       aten.silu, aten.hardswish, aten.hardsigmoid, aten.erf, aten.sin, aten.cos, aten.relu6)(
     lambda w, a, shape: w.line(w.op[6:], a.self))
-
-
-_FORMULAS = {
+for _op, _formula in {
     aten.rsqrt: lambda w, x: w.line("reciprocal", w.line("sqrt", x)),
     aten.neg: lambda w, x: w.times(x, -1),
     aten.expm1: lambda w, x: w.mul(  # accurate near 0, too
@@ -31,9 +29,11 @@ _FORMULAS = {
                                   w.line("above", w.times(x, -1), number=0)),
     aten.log_sigmoid: lambda w, x: w.times(w.line("softplus", w.times(x, -1)), -1),
     aten.alias: lambda w, x: x, aten.detach: lambda w, x: w.detach(x),
-}
-for _op, _formula in _FORMULAS.items():
+}.items():
     lower(_op)(lambda w, a, shape, formula=_formula: formula(w, w.value(a.self)))
+lower(aten.leaky_relu)(lambda w, a, shape: w.line("leaky_relu", a.self, slope=a.negative_slope))
+lower(aten.gelu)(lambda w, a, shape: w.line("gelu", a.self, tanh=int(a.approximate == "tanh")))
+lower(aten.elu)(lambda w, a, shape: w.times(w.line("elu", a.self, alpha=a.alpha), a.scale))
 
 
 @lower(aten.log1p)
@@ -43,16 +43,6 @@ def _(w, a, shape):
     off = w.mul(w.sub(a.self, w.plus(u, -1)), w.line("reciprocal", u))
     small = w.line("above", w.times(w.line("abs", a.self), -1), number=-0.5)
     return w.add(w.line("log", u), w.detach(w.where(small, off, 0.0)))
-
-
-lower(aten.leaky_relu)(lambda w, a, shape: w.line("leaky_relu", a.self, slope=a.negative_slope))
-lower(aten.gelu)(lambda w, a, shape: w.line("gelu", a.self, tanh=int(a.approximate == "tanh")))
-
-
-@lower(aten.elu)
-def _(w, a, shape):
-    require(a.input_scale == 1, "a scaled input of ELU")
-    return w.times(w.line("elu", a.self, alpha=a.alpha), a.scale)
 
 
 @lower(aten.softplus)
@@ -95,10 +85,8 @@ def div(w, a, shape):
         return w.line("floor_divide", x, number=number)
     if number is not None:
         return w.times(a.self, 1 / number)
-    if isinstance(a.other, Const):
-        below = Const([1 / t for t in a.other.of], a.other.shape)
-        return w.mul(a.self, below)
-    return w.mul(a.self, w.line("reciprocal", a.other))
+    return w.mul(a.self, Const([1 / t for t in a.other.of], a.other.shape) if isinstance(
+        a.other, Const) else w.line("reciprocal", a.other))
 
 
 @lower(aten.ceil, aten.floor, aten.trunc)
@@ -126,10 +114,8 @@ def _(w, a, shape):
         return w.line("exp", w.times(a.exponent, math.log(base)))
     require(power is not None and base is None,
             "to a power that is not a number: write torch.exp(y * torch.log(x)), of x above 0")
-    if power in (0.5, 1, 2):
-        return w.line("sqrt", a.self) if power == 0.5 else a.self if power == 1 else \
-            w.mul(a.self, a.self)
-    return w.line("pow", a.self, exponent=power)
+    simple = {0.5: lambda x: w.line("sqrt", x), 1: lambda x: x, 2: lambda x: w.mul(x, x)}
+    return simple.get(power, lambda x: w.line("pow", x, exponent=power))(a.self)
 
 
 # ---- comparisons
@@ -172,17 +158,16 @@ def truth(w, x):
     return x if _is_bool(x) else compare(w, "equal", x, 0, negate=True)
 
 
-def _of_bools(op, formula):
-    def run(w, a, shape):
+for _op, _formula in {
+    aten.bitwise_not: lambda w, x: w.line("equal", x, number=0),
+    aten.bitwise_and: lambda w, x, y: w.mul(x, y),
+    aten.bitwise_or: lambda w, x, y: w.line("above", w.add(x, y), number=0),
+    aten.bitwise_xor: lambda w, x, y: w.line("equal", w.add(x, y), number=1),
+}.items():
+    @lower(_op)
+    def _(w, a, shape, formula=_formula):
         require(_is_bool(a.self), "it works on bits, not on bool")
         return formula(w, *a.values())
-    lower(op)(run)
-
-
-_of_bools(aten.bitwise_not, lambda w, x: w.line("equal", x, number=0))
-_of_bools(aten.bitwise_and, lambda w, x, y: w.mul(x, y))
-_of_bools(aten.bitwise_or, lambda w, x, y: w.line("above", w.add(x, y), number=0))
-_of_bools(aten.bitwise_xor, lambda w, x, y: w.line("equal", w.add(x, y), number=1))
 
 
 # ---- choices
@@ -205,28 +190,23 @@ def minimum(w, x, y):
 @lower(aten.clamp)
 def _(w, a, shape):
     bounds = {name: a[name] for name in ("min", "max") if a[name] is not None}
-    numbers = {name: bound for name, bound in bounds.items() if isinstance(bound, (int, float))}
-    if len(numbers) == len(bounds):
-        if len(numbers) == 2:
-            numbers["min"] = min(numbers.values())
-        return w.line("clamp", a.self, **numbers)
-    x = a.self
-    for name, bound in bounds.items():
-        x = (maximum if name == "min" else minimum)(w, x, bound)
-    return x
+    if all(isinstance(bound, (int, float)) for bound in bounds.values()):
+        bounds |= {"min": min(bounds.values())} if "min" in bounds else {}
+        return w.line("clamp", a.self, **bounds)
+    x = maximum(w, a.self, bounds["min"]) if "min" in bounds else a.self
+    return minimum(w, x, bounds["max"]) if "max" in bounds else x
 
 
 # ---- random numbers, separate for each sample; also drawn in evaluation
 
-def _own(w, shape):
-    """The axes of the random tensor."""
+def _drawn(w, op, shape, **settings):
+    """Dropout keeps some of the ones."""
     require(shape and isinstance(shape[0], N), "it draws numbers that belong to no sample")
-    return [N(1), *([int(shape[0])] if int(shape[0]) > 1 else []), *map(int, shape[1:])]
-
-
-def _drawn(w, op, shape):
-    axes = _own(w, shape)
-    return Value(w.emit(op, [], axes, once=False), axes, shape, 0, dtype=torch.float32)
+    axes = [N(1), *([int(shape[0])] if int(shape[0]) > 1 else []), *map(int, shape[1:])]
+    ones = [w.emit("expand", [w.constant(torch.ones([*map(int, axes[1:])] or [1]))], axes)
+            ] if op == "dropout" else []
+    name = w.emit(op, ones, axes, once=False, **settings)
+    return Value(name, axes, shape, 0, dtype=torch.float32)
 
 
 lower(aten.rand, aten.rand_like)(lambda w, a, shape: _drawn(w, "rand", shape))
@@ -241,19 +221,13 @@ def _(w, a, shape):
     evaluation dropout does nothing, so the value is p, and x / p times p is x."""
     if a.get("p") is None:
         return compare(w, "above", a.self, _drawn(w, "rand", shape))
-    axes = _own(w, shape)
-    ones = w.constant(torch.ones([int(n) for n in axes[1:]] or [1]))
-    ones = w.emit("expand", [ones], axes)
-    kept = w.emit("dropout", [ones], axes, once=False, p=1 - a.p)
-    return w.times(Value(kept, axes, shape, 0, dtype=torch.float32), a.p)
+    return w.times(_drawn(w, "dropout", shape, p=1 - a.p), a.p)
 
 
 @lower(aten.native_dropout)
 def _(w, a, shape):
-    x = a.input
-    if a.train and a.p:
-        x = w.dense(w.value(x))
-        require(x.at is not None or x.shared,
-                "dropout of a tensor without samples: each sample would draw its own")
-        x = w.line("dropout", x, once=False, p=a.p)
-    return [x, None]
+    if not a.train or not a.p:
+        return [a.input, None]
+    x = w.dense(w.value(a.input))
+    require(x.at is not None or x.shared, UNSAMPLED)
+    return [w.line("dropout", x, once=False, p=a.p), None]

@@ -7,8 +7,9 @@ import types
 import torch
 
 from ..passes import Const, N, require
-from ..text import Value, broadcast
+from ..text import MIXES, Value, broadcast
 from . import lower
+from .elements import UNSAMPLED
 from .reductions import softmax
 from .shapes import narrow, padded
 
@@ -34,22 +35,23 @@ def of_samples(w, op, x, operands, shape, **settings):
     return w.of_rows(y, x, count, shape)
 
 
-# ---- convolutions
+def _weights(w, a):
+    return [w.parameter(a.get(what), what) for what in ("weight", "bias")]
+
 
 @lower(aten.convolution)
 def _(w, a, shape):
     """All of PyTorch's convolutions, in one or two dimensions, also transposed."""
     x, count = w.value(a.input), len(shape) - 2
     require(count < 3, "convolutions in three dimensions are not supported")
-    operands = [w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias")]
+    operands = _weights(w, a)
     more = {"output_padding": a.output_padding} if a.transposed else {}
     settings = sides(count, stride=a.stride, padding=a.padding, dilation=a.dilation, **more)
-    op = "conv_transpose" if a.transposed else "conv"
-    if op == "conv" and a.groups == settings["dilation"] == 1 and count == 2 and \
-            a.weight.shape[2] == a.weight.shape[3] and not any(
-                isinstance(y, list) for y in settings.values()):
+    if count == 2 and not a.transposed and a.groups == settings["dilation"] == 1 and \
+            a.weight.shape[2] == a.weight.shape[3] and list not in map(type, settings.values()):
         del settings["dilation"]
         return of_samples(w, "conv2d", x, operands, shape, **settings)
+    op = "conv_transpose" if a.transposed else "conv"
     return of_samples(w, op, x, operands, shape, **settings, groups=a.groups)
 
 
@@ -59,34 +61,26 @@ def _(w, a, shape):
        aten._native_batch_norm_legit_no_training)
 def _(w, a, shape):
     shape, buffers, x = shape[0], [None] * 3, w.value(a.input)
-    training = a.get("training", False)
     if a.get("running_mean") is not None:
-        mean, var = a.running_mean, a.running_var
-        base = getattr(mean, "name", "").removesuffix("running_mean")
+        base = getattr(a.running_mean, "name", "").removesuffix("running_mean")
         buffers = [base + "running_mean", base + "running_var", base + "num_batches_tracked"]
-        require(getattr(mean, "name", "") == buffers[0] and var.name == buffers[1] and
+        require([getattr(x, "name", "") for x in (a.running_mean, a.running_var)] == buffers[:2] and
                 w.names.issuperset(buffers), "its statistics are not the buffers running_mean, "
                 "running_var and num_batches_tracked of one module, as nn.BatchNorm has them")
-    weight, bias = a.get("weight"), a.get("bias")
-    operands = [w.parameter(Const([torch.full([int(shape[1])], number)], shape[1:2]) if p is None
-                            else p, what) for p, what, number in (
-                                (weight, "weight", 1.), (bias, "bias", 0.))]
-    how = {"momentum": a.momentum} if training else {"training": 0}
+    ones, zeros = (Const([torch.full([int(shape[1])], n)], shape[1:2]) for n in (1., 0.))
+    operands = [w.parameter(other if a.get(what) is None else a[what], what)
+                for what, other in (("weight", ones), ("bias", zeros))]
+    how = {"momentum": a.momentum} if a.get("training") else {"training": 0}
     require(not x.shared, "of a value without samples")
     name, x, count = w.rows(x)
     full = [N(count), *map(int, shape[1:])]
     flat = full if len(full) in (2, 4) else [*full[:2], math.prod(full[2:]), 1]
     name = name if flat == full else w.emit("reshape", [name], flat)
     y = w.emit("batch_norm", [name, *operands, *buffers], flat, once=False, eps=a.eps, **how)
-    y = y if flat == full else w.emit("reshape", [y], full)
-    y = w.of_rows(y, x, count, shape)
+    y = w.of_rows(y if flat == full else w.emit("reshape", [y], full), x, count, shape)
     # A second use of the module finds the names of its statistics, which no other op takes.
     return [y, None, None, *(types.SimpleNamespace(name=name) if name else None
                              for name in buffers[:2])]
-
-
-def _weights(w, a):
-    return [w.parameter(a.get(what), what) for what in ("weight", "bias")]
 
 
 @lower(aten.layer_norm)
@@ -132,19 +126,17 @@ def _(w, a, shape):
     ones = torch.ones(1, 1, *inside)
     share = pool(ones, size, stride, padding, a.get("ceil_mode", False),
                  a.get("count_include_pad", True), a.get("divisor_override"))
-    of_line = pool(torch.nn.functional.pad(ones, border), size, stride)
-    of_line = of_line[:, :, :shape[2], :shape[3]]
+    padded_ones = torch.nn.functional.pad(ones, border)
+    of_line = pool(padded_ones, size, stride)[:, :, :shape[2], :shape[3]]
     if any(lack > p for lack, p in zip(lacks, padding)):
         x, padding = padded(w, x, border), [0, 0]
-    how = sides(2, size=size, stride=stride, padding=padding)
-    y, factor = of_samples(w, "avg_pool2d", x, [], shape, **how), share / of_line
+    how, factor = sides(2, size=size, stride=stride, padding=padding), share / of_line
+    y = of_samples(w, "avg_pool2d", x, [], shape, **how)
     return y if (factor == 1).all() else w.mul(y, Const([factor], list(factor.shape)))
 
 
-@lower(aten._adaptive_avg_pool2d, aten.adaptive_avg_pool2d)
-def _(w, a, shape):
-    return of_samples(w, "adaptive_avg_pool2d", w.value(a.self), [], shape,
-                      size=list(map(int, shape[2:])))
+lower(aten._adaptive_avg_pool2d, aten.adaptive_avg_pool2d)(lambda w, a, shape: of_samples(
+    w, "adaptive_avg_pool2d", w.value(a.self), [], shape, size=[*map(int, shape[2:])]))
 
 
 # ---- nn.LSTM, nn.GRU and nn.RNN, a line for each layer and direction
@@ -165,6 +157,9 @@ def _(w, a, shape):
 
     def part(y, start, size):
         return w.emit("narrow", [y], [rows, size, width], dim=1, start=start, length=size)
+
+    def joined(parts, *sizes, dim):
+        return parts[0] if len(parts) == 1 else w.emit("cat", parts, [rows, *sizes], dim=dim)
     for layer in range(a.num_layers):
         outputs = []
         for at in range(layer * ways, (layer + 1) * ways):
@@ -175,7 +170,7 @@ def _(w, a, shape):
                        [rows, length + cell, width], **how)
             made.append((y, 0 if at % ways else length - 1))
             outputs.append(part(y, 0, length) if cell else y)
-        name = outputs[0] if ways == 1 else w.emit("cat", outputs, axes, dim=2)
+        name = joined(outputs, *axes[1:], dim=2)
         if a.dropout and a.train and layer + 1 < a.num_layers:
             name = w.emit("dropout", [name], axes, once=False, p=a.dropout)
 
@@ -185,9 +180,8 @@ def _(w, a, shape):
     def last(of_cells):
         """The states after the last step; an LSTM's cell states follow those of all steps."""
         parts = [part(y, length if of_cells else end, 1) for y, end in made]
-        name = parts[0] if len(parts) == 1 else w.emit(
-            "cat", parts, [rows, len(parts), width], dim=1)
-        return w.permuted(value(name, len(parts), width), 1, 0, 2)
+        y = value(joined(parts, len(parts), width, dim=1), len(parts), width)
+        return w.permuted(y, 1, 0, 2)
     return [w.permuted(value(name, *axes[1:]), *order, 2),
             *(last(k) if 1 + k in w.asked else None for k in range(states))]
 
@@ -214,19 +208,14 @@ def linear(w, x, weight, bias):
     return y if bias is None else w.add(y, bias)
 
 
-@lower(aten.linear)
-def _(w, a, shape):
-    return linear(w, w.value(a.input), a.weight, a.get("bias"))
+lower(aten.linear)(lambda w, a, shape: linear(w, w.value(a.input), a.weight, a.get("bias")))
 
 
 def matmul(w, x, y):
     x, y = w.value(x), w.value(y)
-    if x.rank == 1:
-        z = matmul(w, x.unsqueezed(0), y)
-        return z.squeezed([z.rank - 2])
-    if y.rank == 1:
-        z = matmul(w, x, y.unsqueezed(1))
-        return z.squeezed([z.rank - 1])
+    if 1 in (x.rank, y.rank):  # a vector is a matrix of one row, or of one column
+        z = matmul(w, x.unsqueezed(0), y) if x.rank == 1 else matmul(w, x, y.unsqueezed(1))
+        return z.squeezed([z.rank - 2 if x.rank == 1 else z.rank - 1])
     if y.rank == 2 and w.is_parameter(y) and not x.shared:
         return linear(w, x, swapped(w, y), None)
     if x.rank > y.rank == 2 and x.shared and y.shared and not any(
@@ -236,8 +225,7 @@ def matmul(w, x, y):
     lead = broadcast(x.shape[:-2], y.shape[:-2])
     rank, shape = len(lead) + 2, [*lead, x.shape[-2], y.shape[-1]]
     x, y = x.of_rank(rank), y.of_rank(rank)
-    require(x.at != rank - 1 and y.at != rank - 2 and not isinstance(x.shape[-1], N),
-            "it mixes samples: give dim, without that of the samples")
+    require(x.at != rank - 1 and y.at != rank - 2 and not isinstance(x.shape[-1], N), MIXES)
     if x.shared and y.shared and rank == 2 and not x.repeats and not y.repeats:
         axes = [N(1), *map(int, shape)]
         z = w.emit("matmul", [w.lay(v, v.shape, shared=True) for v in (x, y)], axes, shared=True)
@@ -260,10 +248,8 @@ def matmul(w, x, y):
     return Value(z, axes, shape, like.at, like.front, repeats - {like.at}, dtype=torch.float32)
 
 
-@lower(aten.matmul, aten.mm, aten.bmm, aten.mv, aten.dot)
-def _(w, a, shape):
-    x, y = list(a.values())[:2]
-    return matmul(w, x, y)
+lower(aten.matmul, aten.mm, aten.bmm, aten.mv, aten.dot)(
+    lambda w, a, shape: matmul(w, *list(a.values())[:2]))
 
 
 @lower(aten.addmm)
@@ -290,10 +276,8 @@ def _(w, a, shape):
     q, k, v = (w.value(x) for x in (a.query, a.key, a.value))
     if a.get("enable_gqa") and k.shape[-3] != q.shape[-3]:
         k, v = (_repeated(w, x, q.shape[-3]) for x in (k, v))
-    scale = a.get("scale")
-    p, mask = a.get("dropout_p", 0.0), a.get("attn_mask")
-    lead = broadcast(q.shape[:-2], k.shape[:-2], v.shape[:-2])
-    rank = len(lead) + 2
+    scale, p, mask = a.get("scale"), a.get("dropout_p", 0.0), a.get("attn_mask")
+    rank = max(x.rank for x in (q, k, v))
     mask = None if mask is None else w.value(_added_to_scores(w, mask))
     if mask is not None and mask.name in w.trained:
         return _by_definition(w, q, k, v, mask, scale, p)
@@ -302,22 +286,21 @@ def _(w, a, shape):
     like = next((x for x in values if x.at is not None), None)
     require(like is None or like.at < rank - 2, "it mixes samples")
     values = [w.lifted(w.dense(x, needed, like)) for x in values]
-    require(not p or like, "dropout of a tensor without samples: each sample would draw its own")
+    require(not p or like, UNSAMPLED)
     names, y, places = w.beside(values, [*shape[:-2], 1, 1], skip=[rank - 2, rank - 1])
     y.axes[places[0]], y.axes[places[1]] = int(q.shape[-2]), int(v.shape[-1])
     settings = {"is_causal": 1} if a.get("is_causal") else {}
-    settings.update({"scale": scale} if scale is not None else {})
-    settings.update({"dropout_p": p} if p else {})
-    if mask is not None:
-        mask = _mask_line(w, mask, y, rank, int(k.shape[-2]))
+    settings |= {"scale": scale} if scale is not None else {}
+    settings |= {"dropout_p": p} if p else {}
+    mask = None if mask is None else _mask_line(w, mask, y, rank, int(k.shape[-2]))
     name = w.emit("scaled_dot_product_attention", [*names, mask], y.axes, once=not p, **settings)
     return y.but(name=name, shape=shape)
 
 
 def _repeated(w, x, heads):
+    """Each of the heads several times in a row."""
     groups = int(heads) // int(x.shape[-3])
-    y = x.unsqueezed(-3)
-    y = y.but(shape=[*x.shape[:-2], groups, *x.shape[-2:]])
+    y = x.unsqueezed(-3).expanded([*x.shape[:-2], groups, *x.shape[-2:]])
     return w.view(y, [*x.shape[:-3], heads, *x.shape[-2:]])
 
 
@@ -341,6 +324,4 @@ def _by_definition(w, q, k, v, mask, scale, p):
     scale = int(q.shape[-1]) ** -0.5 if scale is None else scale
     scores = w.add(matmul(w, w.times(q, scale), swapped(w, k)), mask)
     weights = softmax(w, scores, -1)
-    if p:
-        weights = w.line("dropout", w.dense(weights), once=False, p=p)
-    return matmul(w, weights, v)
+    return matmul(w, w.line("dropout", w.dense(weights), once=False, p=p) if p else weights, v)

@@ -5,6 +5,7 @@ import math
 import torch
 
 from ..passes import N, require
+from ..text import MIXES
 from . import lower
 from .elements import compare, maximum, minimum
 from .shapes import cat, narrow
@@ -14,16 +15,14 @@ aten = torch.ops.aten
 
 def dims_of(a, rank):
     dims = a.get("dim")
-    dims = list(range(rank)) if dims is None or dims == [] else \
-        [dims] if isinstance(dims, int) else list(dims)
+    dims = range(rank) if dims in (None, []) else [dims] if isinstance(dims, int) else dims
     return sorted(d % rank for d in dims)
 
 
 def reduce(w, op, x, dims, keepdim=False):
     """sum or mean over dimensions; a repeated number is multiplied, not added repeatedly."""
     repeats = [x.shape[d] for d in dims if d in x.repeats]
-    require(x.at not in dims and not any(isinstance(n, N) for n in repeats),
-            "it mixes samples: give dim, without that of the samples")
+    require(x.at not in dims and not any(isinstance(n, N) for n in repeats), MIXES)
     y = x.but(shape=[1 if d in dims else n for d, n in enumerate(x.shape)])
     wide, sizes = x.wide()
     gone = [i for i, d in enumerate(wide, 1) if d in dims]
@@ -38,8 +37,11 @@ def reduce(w, op, x, dims, keepdim=False):
 @lower(aten.sum, aten.mean)
 def _(w, a, shape):
     x = w.value(a.self)
-    op = "mean" if "mean" in w.op else "sum"
-    return reduce(w, op, x, dims_of(a, x.rank), a.get("keepdim", False))
+    return reduce(w, w.op[6:], x, dims_of(a, x.rank), a.get("keepdim", False))
+
+
+def _square(w, x):
+    return w.mul(x, x)
 
 
 def root(w, x):
@@ -53,13 +55,11 @@ def _(w, a, shape):
     x = w.value(a.self)
     dims, keepdim = dims_of(a, x.rank), a.get("keepdim", False)
     mean = reduce(w, "mean", x, dims, True)
-    off = w.sub(x, mean)
-    total = reduce(w, "sum", w.mul(off, off), dims, keepdim)
-    correction = a.get("correction")
-    correction = int(a.get("unbiased", True)) if correction is None else correction
+    total = reduce(w, "sum", _square(w, w.sub(x, mean)), dims, keepdim)
+    less = int(a.get("unbiased", True)) if a.get("correction") is None else a.correction
     count = math.prod(int(x.shape[d]) for d in dims)
-    require(count > correction, "of one number")
-    y = w.times(total, 1 / (count - correction))
+    require(count > less, "of one number")
+    y = w.times(total, 1 / (count - less))
     y = root(w, y) if "std" in w.op else y
     return [y, mean if keepdim else mean.squeezed(dims)] if "mean" in w.op else y
 
@@ -68,19 +68,26 @@ def _(w, a, shape):
 def _(w, a, shape):
     order, x = w.number(a.ord), w.value(a.self)
     require(order in (1, 2), f"the norm of order {a.ord}")
-    total = reduce(w, "sum", w.line("abs", x) if order == 1 else w.mul(x, x), dims_of(a, x.rank),
-                   a.get("keepdim", False))
+    each = w.line("abs", x) if order == 1 else _square(w, x)
+    total = reduce(w, "sum", each, dims_of(a, x.rank), a.get("keepdim", False))
     return total if order == 1 else root(w, total)
-
-
-@lower(aten._softmax, aten._log_softmax)
-def _(w, a, shape):
-    return softmax(w, w.value(a.self), a.dim, "log_softmax" if "log" in w.op else "softmax")
 
 
 def softmax(w, x, dim, op="softmax"):
     size = int(x.shape[dim])
     return w.over(x, [dim], [size], lambda name, before: w.emit(op, [name], [*before, size]))
+
+
+lower(aten._softmax)(lambda w, a, shape: softmax(w, w.value(a.self), a.dim))
+lower(aten._log_softmax)(lambda w, a, shape: softmax(w, w.value(a.self), a.dim, "log_softmax"))
+
+
+@lower(aten._cdist_forward)
+def _(w, a, shape):
+    """Distances between the rows of two matrices."""
+    require(a.p == 2, f"the norm of order {a.p}")
+    off = w.sub(w.value(a.x1).unsqueezed(-2), w.value(a.x2).unsqueezed(-3))
+    return root(w, reduce(w, "sum", _square(w, off), [off.rank - 1]))
 
 
 # ---- maxima
@@ -105,9 +112,8 @@ def argmax(w, x, dim):
 
 def _signed(w, a):
     """Minima are maxima of the negated numbers."""
-    x = w.value(a.self)
     sign = -1 if "min" in w.op else 1
-    return w.times(x, sign), sign
+    return w.times(w.value(a.self), sign), sign
 
 
 @lower(aten.max, aten.min)
@@ -116,9 +122,8 @@ def _(w, a, shape):
         return (maximum if "max" in w.op else minimum)(w, a.self, a.other)
     require("dim" in a, "it mixes samples: give dim")
     (x, sign), dims = _signed(w, a), [a.dim % len(a.self.shape)]
-    y, index = w.times(largest(w, x, dims), sign), None
-    if 1 in w.asked:
-        index = argmax(w, x, dims[0])
+    y = w.times(largest(w, x, dims), sign)
+    index = argmax(w, x, dims[0]) if 1 in w.asked else None
     return [z if z is None or a.keepdim else z.squeezed(dims) for z in (y, index)]
 
 
@@ -180,23 +185,11 @@ def order(w, x, dim, descending):
     return [w.over(x, [dim], [size], write) for write in (values, places)]
 
 
-@lower(aten.sort)
+@lower(aten.sort, aten.topk)
 def _(w, a, shape):
-    return order(w, w.value(a.self), a.dim % len(a.self.shape), a.get("descending"))
-
-
-@lower(aten._cdist_forward)
-def _(w, a, shape):
-    """Distances between the rows of two matrices."""
-    require(a.p == 2, f"the norm of order {a.p}")
-    x, y = w.value(a.x1), w.value(a.x2)
-    off = w.sub(x.unsqueezed(-2), y.unsqueezed(-3))
-    return root(w, reduce(w, "sum", w.mul(off, off), [off.rank - 1]))
-
-
-@lower(aten.topk)
-def _(w, a, shape):
+    """Of topk the first k."""
     dim = a.dim % len(a.self.shape)
-    return [narrow(w, y, dim, 0, a.k) for y in order(w, w.value(a.self), dim, a.largest)]
+    sorts = order(w, w.value(a.self), dim, a.get("largest", a.get("descending")))
+    return [narrow(w, y, dim, 0, shape[0][dim]) for y in sorts]
 
 

@@ -13,7 +13,6 @@ from .elements import compare, rounded, truth
 aten = torch.ops.aten
 SOME = "it takes some of the samples: give dim, without that of the samples"
 
-
 lower(aten.view, aten.unsqueeze, aten.squeeze)(lambda w, a, shape: w.view(w.value(a.self), shape))
 lower(aten.permute)(lambda w, a, shape: w.permuted(w.value(a.self), *a.dims))
 # A new size in place of size 1 does not become an axis.
@@ -25,11 +24,9 @@ lower(aten.copy)(lambda w, a, shape: w.value(a.src).expanded(shape))
 def _(w, a, shape):
     """Copies x, perhaps with another type: numbers are rounded towards 0, and a bool is x != 0."""
     kind = a.get("dtype")
-    if kind is torch.bool:
-        return truth(w, a.self)
     if kind in (torch.int64, torch.int32) and a.self.dtype.is_floating_point:
         return w.detach(rounded(w, a, shape))
-    return a.self
+    return truth(w, a.self) if kind is torch.bool else a.self
 
 
 @lower(aten.full_like, aten.full, aten.empty, aten.new_empty, aten.empty_like)
@@ -55,11 +52,9 @@ def narrow(w, x, dim, start, length):
                 int(start) % each == 0, SOME)
     dims, sizes = x.wide()
     name, at = w.lay(x, sizes, shared=True), 1 + dims.index(dim)
-    y.axes = [N(1), *sizes]
-    y.axes[at] = int(length)
-    y.name = w.emit("narrow", [name], y.axes, shared=x.shared, dim=at, start=int(start),
-                    length=int(length))
-    return y
+    y.axes = [N(1), *sizes[:at - 1], int(length), *sizes[at:]]
+    return y.but(name=w.emit("narrow", [name], y.axes, shared=x.shared, dim=at, start=int(start),
+                             length=int(length)))
 
 
 @lower(aten.select)
@@ -76,10 +71,11 @@ def _(w, a, shape):
     x, dim, step = w.value(a.self), a.get("dim", 0) % len(shape), a.get("step", 1)
     if 0 in [int(n) for n in shape]:
         return Const([torch.empty(0)], shape)
+    start = _start(a, x.shape[dim])
     if step == 1:
-        return narrow(w, x, dim, _start(a, x.shape[dim]), shape[dim])
+        return narrow(w, x, dim, start, shape[dim])
     require(not isinstance(x.shape[dim], N), SOME)
-    return taken(w, x, dim, _start(a, x.shape[dim]) + step * torch.arange(shape[dim]))
+    return taken(w, x, dim, start + step * torch.arange(shape[dim]))
 
 
 def _start(a, size):
@@ -92,9 +88,6 @@ def _start(a, size):
 def _(w, a, shape):
     x, dim, sizes = w.value(a.self), a.dim % len(shape[0]), a.split_sizes
     return [narrow(w, x, dim, type(n)(sum(sizes[:i])), n) for i, n in enumerate(sizes)]
-
-
-lower(aten.cat)(lambda w, a, shape: cat(w, a.tensors, a.dim % len(shape), shape))
 
 
 @lower(aten.slice_scatter)
@@ -122,18 +115,15 @@ def cat(w, given, dim, shape):
     if isinstance(shape[dim], N):  # each sample gets more rows
         require(all(x.at == dim and x.front == int(x.shape[dim]) for x in given), SOME)
         y.front = int(shape[dim])
-    sizes = [[*y.axes[:place], x.size(dim), *y.axes[place + 1:]] for x in given]
-    return y.but(name=_cat(w, names, sizes, place, y.shared))
+    counts = [x.size(dim) for x in given]
+    while len(names) > 1:  # a line takes at most 64 values, so the first ones are joined beforehand
+        counts = [sum(counts[:64]), *counts[64:]]
+        axes = [*y.axes[:place], counts[0], *y.axes[place + 1:]]
+        names = [w.emit("cat", names[:64], axes, shared=y.shared, dim=place), *names[64:]]
+    return y.but(name=names[0])
 
 
-def _cat(w, names, axes, dim, shared):
-    """A line takes at most 64 values, so the first ones are joined beforehand."""
-    while len(names) > 1:
-        first, sizes = names[:64], axes[:64]
-        joined = [*sizes[0][:dim], sum(s[dim] for s in sizes), *sizes[0][dim + 1:]]
-        names = [w.emit("cat", first, joined, shared=shared, dim=dim), *names[64:]]
-        axes = [joined, *axes[64:]]
-    return names[0]
+lower(aten.cat)(lambda w, a, shape: cat(w, a.tensors, a.dim % len(shape), shape))
 
 
 @lower(aten.flip)
@@ -145,11 +135,6 @@ def _(w, a, shape):
 
 
 # ---- sizes
-
-@lower(aten.constant_pad_nd)
-def _(w, a, shape):
-    return padded(w, w.value(a.self), a.pad, float(a.get("value") or 0))
-
 
 def padded(w, x, pad, value=0.0):
     """Pads two sides at a time, such as those of an image's rows."""
@@ -174,6 +159,10 @@ def padded(w, x, pad, value=0.0):
     return x
 
 
+lower(aten.constant_pad_nd)(
+    lambda w, a, shape: padded(w, w.value(a.self), a.pad, float(a.get("value") or 0)))
+
+
 # ---- indices, which are constant or computed
 
 def taken(w, x, dim, places):
@@ -181,8 +170,7 @@ def taken(w, x, dim, places):
     x, count = w.value(x), int(x.shape[dim])
     require(not isinstance(x.shape[dim], N), "it picks samples")
     places = torch.where(places < 0, places + count, places)
-    require(bool(((places >= 0) & (places < count)).all()), f"its indices are outside of 0 to "
-                                                            f"{count - 1}")
+    require(((places >= 0) & (places < count)).all(), f"an index is not in 0 to {count - 1}")
     first, length = int(places[0]), len(places)
     if places.equal(torch.arange(first, first + length)):
         return narrow(w, x, dim, first, length)
@@ -195,7 +183,7 @@ def taken(w, x, dim, places):
     at = dims.index(dim)
     index = w.constant(places.reshape([length] + [1] * (len(axes) - 1 - at)))
     index = w.lay(index, [length if i == at else 1 for i in range(len(axes))], shared=x.shared)
-    y.axes = [N(1), *(length if i == at else n for i, n in enumerate(axes))]
+    y.axes = [N(1), *axes[:at], length, *axes[at + 1:]]
     y.name = w.emit("gather", [w.lay(x, axes, shared=True), index], y.axes, shared=x.shared,
                     dim=at + 1)
     return y
@@ -206,16 +194,15 @@ def rows_of(w, table, index, padding=-1):
     index, width = w.lifted(index), math.prod(map(int, table.shape[1:]))
     settings = {} if padding is None or padding < 0 else {"padding_idx": padding}
     table = table if isinstance(table, Value) else w.constant(table.alike())
-    y = index.but(axes=[*index.axes, width], shape=[*index.shape, width], dtype=torch.float32)
-    rows = w.parameter(w.view(table, [int(table.shape[0]), width]), "table")
-    y.name = w.emit("embedding", [index, rows], y.axes, **settings)
+    axes, rows = [*index.axes, width], w.view(table, [int(table.shape[0]), width])
+    name = w.emit("embedding", [index, w.parameter(rows, "table")], axes, **settings)
+    y = index.but(name=name, axes=axes, shape=[*index.shape, width], dtype=torch.float32)
     return w.view(y, [*index.shape, *table.shape[1:]])
 
 
 @lower(aten.embedding)
 def _(w, a, shape):
-    require(not a.get("scale_grad_by_freq") and not a.get("sparse"),
-            "scale_grad_by_freq or sparse")
+    require(not (a.get("scale_grad_by_freq") or a.get("sparse")), "scale_grad_by_freq or sparse")
     w.parameter(a.weight, "weight")
     return rows_of(w, a.weight, a.indices, a.get("padding_idx", -1))
 
@@ -241,9 +228,8 @@ def at_places(w, x, dim, index, shape):
 @lower(aten.gather)
 def _(w, a, shape):
     dim = a.dim % len(shape)
-    if isinstance(a.self, Const) and a.self.number is not None:
-        return Const(a.self.of, shape) if a.self.rank == 0 else w.value(a.self).but(
-            shape=shape, repeats=range(len(shape)))
+    if isinstance(a.self, Const) and a.self.number is not None:  # all elements are equal
+        return w.value(Const([torch.tensor(a.self.number, dtype=a.self.dtype)], shape))
     if len(shape) == 1 and isinstance(shape[0], N) and not isinstance(a.self.shape[0], N):
         return rows_of(w, w.value(a.self), a.index)
     return at_places(w, a.self, dim, a.index, shape)
@@ -298,7 +284,7 @@ def _(w, a, shape):
 def _(w, a, shape):
     """Writes a number where a mask is true."""
     mask, value = w.value(a.indices[0] or 0.0), a["values"]
-    number = value.number if isinstance(value, Const) else w.number(value)
+    number = w.constant_number(value)
     require(len(a.indices) == 1 and mask.dtype is torch.bool and number is not None and
             not a.get("accumulate"), "other than a number at a mask: write torch.where")
     return w.where(mask.with_ones(mask.shape + [1] * (len(shape) - mask.rank)), number, a.self)
@@ -330,7 +316,7 @@ def _(w, a, shape):
     require(not isinstance(shape[dim], N), "it writes samples at other indices")
     require(not a.get("reduce"), "with a reduce")
     index = w.value(a.index)
-    number = value.number if isinstance(value, Const) else w.number(value)
+    number = w.constant_number(value)
     node = w.given["index"]
     distinct = int(index.shape[dim]) == 1 or name_of(node) == "getitem" and \
         name_of(node.args[0]) in ("topk", "sort")
