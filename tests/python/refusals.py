@@ -251,6 +251,7 @@ class Refusals(unittest.TestCase):
                      "mixes samples")
         self.refused(Net(lambda net, x: x * x.amax()), "mixes samples")
         self.refused(Net(lambda net, x: x.repeat(2, 1)[::2]), "some of the samples")
+        self.refused(Net(lambda net, x: x + torch.randn(4)), "belong to no sample")
 
     def test_stochastic_depth_that_evaluation_would_draw_too(self):
         for tried in (lambda net, x: x / 0.75 * torch.floor(torch.rand(x.shape[0], 1) + 0.75),
@@ -347,9 +348,6 @@ class Refusals(unittest.TestCase):
                      "as nn.BatchNorm has them")
         self.refused(Net(lambda net, x: x + torch.cdist(x[:, None], x[:, None], p=3)[:, 0]),
                      "norm of order 3")
-
-    def test_random_numbers_that_are_of_no_sample(self):
-        self.refused(Net(lambda net, x: x + torch.randn(4)), "belong to no sample")
 
     def test_what_pytorch_cannot_trace_is_told_in_one_line(self):
         printed = io.StringIO()

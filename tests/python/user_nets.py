@@ -25,13 +25,14 @@ class LanguageModel(nn.Module):
         return x * self.cos + torch.cat((-b, a), -1) * self.sin
 
     def forward(self, tokens):
-        n, length = tokens.shape
-        x = self.words(tokens)
+        (n, length), x = tokens.shape, self.words(tokens)
         h = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.norm
         q = self.transposed(self.q(h).view(n, length, 4, 4).transpose(1, 2))
         k, v = self.kv(h).view(n, length, 2, 2, 4).permute(2, 0, 3, 1, 4)
-        k = self.transposed(k)[:, :, None].expand(n, 2, 2, length, 4).reshape(n, 4, length, 4)
-        y = F.scaled_dot_product_attention(q, k, v.repeat_interleave(2, dim=1), is_causal=True)
+        k = self.transposed(k)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        k = k[:, :, None].expand(n, 2, 2, length, 4).reshape(n, 4, length, 4)
+        y = y + F.scaled_dot_product_attention(q, k, v.repeat_interleave(2, 1), is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(n, length, 16))
         x = x + self.down(F.silu(self.gate(x)) * self.up(x))
         return self.head(self.last(x)).transpose(1, 2)

@@ -2,13 +2,8 @@
 
     duet.export(model, (torch.randn(8, 3, 32, 32),), "net.duet")
 
-    trace.py        torch.export of the model in training mode, reduced to few kinds of ops
-    passes.py       sizes, constants, needed nodes, ranges of integers
-    lower/          writes each op as lines
-    text.py         the file's lines and values, and each value's dimension of samples
-    verify.py       runs the text and the model, and compares
-
-Parameters, buffers and constants go into net.safetensors next to the model file."""
+Parameters, buffers and constants go into net.safetensors next to the model file. docs/python.md
+lists the files of this package."""
 
 import pathlib
 import re

@@ -55,8 +55,6 @@ def _norm(x):
     return norm if 1e-12 < norm < 1e15 else torch.linalg.vector_norm(x, dtype=torch.float64).item()
 
 
-# ---- PyTorch's answer
-
 class _Mode(torch.overrides.TorchFunctionMode):
     """Runs forward without dropout, and in dtype where forward names float32. `dropped` has the
     settings of the dropouts."""
@@ -140,8 +138,6 @@ class _Copy:
                for name, before in self.buffers.items() if before.is_floating_point()}}, self)
 
 
-# ---- Duet's
-
 @contextlib.contextmanager
 def duets(path, inputs, target, trained=()):
     """Runs the exported file during the block, which gets a function that waits for its loss, the
@@ -161,8 +157,6 @@ def duets(path, inputs, target, trained=()):
                     after[name] - x for name, x in before.items() if name in after})
         yield answer
 
-
-# ---- both, side by side
 
 class _Distances:
     """The distances of answers from this one: a number for the loss, and one for each gradient and

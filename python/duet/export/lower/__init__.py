@@ -28,7 +28,8 @@ def lower(*packets):
 _NAME = re.compile(r"[^\s,:=()\[\]#%][^\s,:=()\[\]#]*")
 _OF_NORM = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
 _INSTEAD = {"asinh": "torch.log(x + torch.sqrt(x * x + 1))",
-            "atanh": "0.5 * torch.log((1 + x) / (1 - x))", "erfc": "1 - torch.erf(x)"}
+            "atanh": "0.5 * torch.log((1 + x) / (1 - x))", "erfc": "1 - torch.erf(x)",
+            "prod": "x.cumprod(dim).select(dim, -1)", "uniform": "torch.rand_like(x)"}
 _TYPES = torch.float32, torch.int64, torch.int32, torch.bool
 
 

@@ -47,13 +47,13 @@ def _(w, a, shape):
 
 @lower(aten.softplus)
 def _(w, a, shape):
-    require(a.threshold == 20 and a.beta > 0, "softplus with a threshold other than 20")
+    require(a.threshold == 20 and a.beta > 0, "its threshold is not 20: leave threshold out")
     return w.times(w.line("softplus", w.times(a.self, a.beta)), 1 / a.beta)
 
 
 @lower(aten.round)
 def _(w, a, shape):
-    require(not a.get("decimals"), "to decimals, which float32 cannot represent")
+    require(not a.get("decimals"), "it rounds to decimals, which float32 cannot represent")
     return w.line("round", a.self)
 
 
@@ -77,10 +77,10 @@ def div(w, a, shape):
     """Division by a number multiplies by its inverse, unless its result is then rounded."""
     number, mode = w.number(a.other), a.get("rounding_mode")
     if mode:
-        require(number, "division that rounds, by something other than a nonzero number")
+        require(number, "it divides and rounds by something other than a nonzero number")
         x = a.self
         if mode == "trunc":
-            require(number.is_integer(), "rounding towards 0 by other than an integer")
+            require(number.is_integer(), "it rounds towards 0 by something other than an integer")
             x = w.sub(x, w.line("fmod", x, number=number))
         return w.line("floor_divide", x, number=number)
     if number is not None:
@@ -93,16 +93,17 @@ def div(w, a, shape):
 def rounded(w, a, shape):
     node = w.given["self"]
     require(name_of(node) != "div" or not is_whole(node.args[0].meta["val"]),
-            "of a quotient of integers, which may fall short of one by a rounding: write x // n")
+            "it rounds a quotient of integers, which may be below an integer: write x // n")
     require(name_of(node) != "add" or not any(name_of(x) == "rand" for x in node.args),
-            "of random numbers, which are drawn in evaluation too: write torch.bernoulli")
+            "it rounds random numbers, which are drawn in evaluation too: write torch.bernoulli")
     return w.line("trunc" if "copy" in w.op else w.op[6:], a.self)
 
 
 @lower(aten.remainder, aten.fmod)
 def _(w, a, shape):
     number = w.number(a.other)
-    require(number and math.isfinite(number), "by something other than a nonzero number")
+    require(number and math.isfinite(number), "it divides by something other than a nonzero "
+            "number: write x - y * torch.floor(x / y)")
     return w.line(w.op[6:], a.self, number=number)
 
 
@@ -110,10 +111,10 @@ def _(w, a, shape):
 def _(w, a, shape):
     power, base = w.number(a.exponent), w.number(a.self)
     if base is not None and base > 0:
-        require(not is_whole(a.exponent), "to a power that is computed, which float32 rounds")
+        require(not is_whole(a.exponent), "it has a power that is computed, which float32 rounds")
         return w.line("exp", w.times(a.exponent, math.log(base)))
     require(power is not None and base is None,
-            "to a power that is not a number: write torch.exp(y * torch.log(x)), of x above 0")
+            "its power is not a number: write torch.exp(y * torch.log(x)), for x above 0")
     simple = {0.5: lambda x: w.line("sqrt", x), 1: lambda x: x, 2: lambda x: w.mul(x, x)}
     return simple.get(power, lambda x: w.line("pow", x, exponent=power))(a.self)
 
@@ -166,7 +167,7 @@ for _op, _formula in {
 }.items():
     @lower(_op)
     def _(w, a, shape, formula=_formula):
-        require(_is_bool(a.self), "it works on bits, not on bool")
+        require(_is_bool(a.self), "it works on bits, not on bool: compare first, as x != 0")
         return formula(w, *a.values())
 
 

@@ -43,7 +43,7 @@ def _weights(w, a):
 def _(w, a, shape):
     """All of PyTorch's convolutions, in one or two dimensions, also transposed."""
     x, count = w.value(a.input), len(shape) - 2
-    require(count < 3, "convolutions in three dimensions are not supported")
+    require(count < 3, "it convolves in three dimensions: Duet does in one and two")
     operands = _weights(w, a)
     more = {"output_padding": a.output_padding} if a.transposed else {}
     settings = sides(count, stride=a.stride, padding=a.padding, dilation=a.dilation, **more)
@@ -71,7 +71,7 @@ def _(w, a, shape):
     operands = [w.parameter(other if a.get(what) is None else a[what], what)
                 for what, other in (("weight", ones), ("bias", zeros))]
     how = {"momentum": a.momentum} if a.get("training") else {"training": 0}
-    require(not x.shared, "of a value without samples")
+    require(not x.shared, "it normalizes a value without samples")
     name, x, count = w.rows(x)
     full = [N(count), *map(int, shape[1:])]
     flat = full if len(full) in (2, 4) else [*full[:2], math.prod(full[2:]), 1]
@@ -95,7 +95,7 @@ def _(w, a, shape):
 def _(w, a, shape):
     instance = "instance" in w.op
     require(not instance or a.use_input_stats and a.get("running_mean") is None,
-            "running statistics of instances")
+            "it keeps running statistics: leave track_running_stats out")
     return of_samples(w, "group_norm", w.value(a.input), _weights(w, a), shape,
                       groups=int(shape[1]) if instance else a.num_groups, eps=a.get("eps", 1e-5))
 
@@ -107,7 +107,7 @@ def _(w, a, shape):
     x, stride = w.value(a.self), a.get("stride") or a.kernel_size
     require(len(shape[0]) == x.rank == 4, "without a batch dimension in addition to its channels")
     how = sides(2, size=a.kernel_size, stride=stride, padding=a.get("padding", 0))
-    require(set(pair(a.get("dilation", 1))) == {1}, "with dilation")
+    require(set(pair(a.get("dilation", 1))) == {1}, "its window is dilated: leave dilation out")
     return [of_samples(w, "max_pool2d", x, [], shape[0], **how,
                        ceil_mode=int(a.get("ceil_mode", False))), None]
 
@@ -143,10 +143,10 @@ lower(aten._adaptive_avg_pool2d, aten.adaptive_avg_pool2d)(lambda w, a, shape: o
 
 @lower(aten.lstm, aten.gru, aten.rnn_tanh, aten.rnn_relu)
 def _(w, a, shape):
-    require("batch_first" in a, "packed sequences")
+    require("batch_first" in a, "it takes a packed sequence: give a padded one")
     op, states = w.op[6:], 2 if "lstm" in w.op else 1
     x, ways, each = w.value(a.input), 2 if a.bidirectional else 1, 4 if a.has_biases else 2
-    require(len(a.params) == ways * each * a.num_layers, "proj_size")
+    require(len(a.params) == ways * each * a.num_layers, "it has a proj_size: add a Linear")
     given = a.hx if isinstance(a.hx, (list, tuple)) else [a.hx]
     if all(isinstance(g, Const) and g.number == 0 for g in given):
         given = []  # the line has the same default

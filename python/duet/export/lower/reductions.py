@@ -58,7 +58,7 @@ def _(w, a, shape):
     total = reduce(w, "sum", _square(w, w.sub(x, mean)), dims, keepdim)
     less = int(a.get("unbiased", True)) if a.get("correction") is None else a.correction
     count = math.prod(int(x.shape[d]) for d in dims)
-    require(count > less, "of one number")
+    require(count > less, "it takes the variance of one number")
     y = w.times(total, 1 / (count - less))
     y = root(w, y) if "std" in w.op else y
     return [y, mean if keepdim else mean.squeezed(dims)] if "mean" in w.op else y
@@ -67,7 +67,7 @@ def _(w, a, shape):
 @lower(aten.linalg_vector_norm)
 def _(w, a, shape):
     order, x = w.number(a.ord), w.value(a.self)
-    require(order in (1, 2), f"the norm of order {a.ord}")
+    require(order in (1, 2), f"it takes the norm of order {a.ord}: Duet has 1 and 2")
     each = w.line("abs", x) if order == 1 else _square(w, x)
     total = reduce(w, "sum", each, dims_of(a, x.rank), a.get("keepdim", False))
     return total if order == 1 else root(w, total)
@@ -85,7 +85,7 @@ lower(aten._log_softmax)(lambda w, a, shape: softmax(w, w.value(a.self), a.dim, 
 @lower(aten._cdist_forward)
 def _(w, a, shape):
     """Distances between the rows of two matrices."""
-    require(a.p == 2, f"the norm of order {a.p}")
+    require(a.p == 2, f"it takes the norm of order {a.p}: Duet has 2")
     off = w.sub(w.value(a.x1).unsqueezed(-2), w.value(a.x2).unsqueezed(-3))
     return root(w, reduce(w, "sum", _square(w, off), [off.rank - 1]))
 
@@ -173,7 +173,7 @@ def _(w, a, shape):
 
 def order(w, x, dim, descending):
     """The indices that sort x; equal elements keep their order."""
-    require(x.at is not None, "of a tensor without samples")
+    require(x.at is not None, "it sorts a tensor without samples")
     size = int(x.shape[dim])
 
     def places(name, before):

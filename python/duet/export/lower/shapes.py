@@ -98,7 +98,7 @@ def _(w, a, shape):
     if length == size:
         return a.src
     require(not isinstance(size, N), SOME)
-    require(a.step == 1, "at indices that are not adjacent: write torch.where")
+    require(a.step == 1, "it writes at indices that are not adjacent: write torch.where")
     before, behind = ([narrow(w, x, dim, i, j - i)] if i < j else []
                       for i, j in ((0, start), (start + length, size)))
     return cat(w, [*before, a.src, *behind], dim, shape)
@@ -134,8 +134,6 @@ def _(w, a, shape):
     return x
 
 
-# ---- sizes
-
 def padded(w, x, pad, value=0.0):
     """Pads two sides at a time, such as those of an image's rows."""
     value = min(max(value, LEAST), -LEAST)
@@ -146,7 +144,7 @@ def padded(w, x, pad, value=0.0):
             continue
         require(not isinstance(x.shape[dims[-1]], N) and
                 (not any(sides[2:]) or not isinstance(x.shape[dims[0]], N)),
-                "padding of the samples")
+                "it pads the samples")
         if len(dims) < 2 or isinstance(x.shape[dims[0]], N):
             dims = dims[-1:]
         size = [1] * (2 - len(dims)) + [int(x.shape[d]) for d in dims]
@@ -241,7 +239,7 @@ def _(w, a, shape):
     of x[torch.arange(N), i] of each sample its own ones."""
     x, indices = w.value(a.self), list(a.indices)
     require(not any(isinstance(i, Value) and i.dtype is torch.bool for i in indices),
-            "by a mask, whose result has no known size")
+            "it selects by a mask, so its size depends on the numbers: write torch.where")
     given = [d for d, i in enumerate(indices) if i is not None]
     first = indices[given[0]]
     own = isinstance(first, Const) and isinstance(x.shape[given[0]], N) and \
@@ -253,14 +251,14 @@ def _(w, a, shape):
     if not given:
         return w.view(x, shape)
     at, end = given[0], given[0] + len(given)
-    require(given == list(range(at, end)), "of dimensions that are not adjacent")
+    require(given == list(range(at, end)), "its indexed dimensions are not adjacent: permute first")
     sizes, constant = x.shape[at:end], all(isinstance(indices[d], Const) for d in given)
     require(constant or own or at == 0 and x.at is None, "it picks samples")
     if len(given) > 1:
         x = w.view(x, [*x.shape[:at], math.prod(sizes), *x.shape[end:]])
     if constant:
         places = [indices[d].alike() for d in given]
-        require(all(p.dtype is not torch.bool or p.dim() == 1 for p in places), "of a mask")
+        require(all(p.dtype is not torch.bool or p.dim() == 1 for p in places), "it has a 2-d mask")
         places = [p.nonzero().flatten() if p.dtype is torch.bool else p for p in places]
         flat = functools.reduce(lambda index, one: index * one[0] + one[1] % one[0],
                                 zip(map(int, sizes), places), torch.tensor(0))
@@ -274,7 +272,7 @@ def _(w, a, shape):
         count = math.prod(map(int, shape[:len(shape) - len(behind)]))
         index = w.view(index, [N(1), count, *[1] * len(behind)])
         return w.view(at_places(w, x, 1, index, [N(1), count, *behind]), shape)
-    require(x.rank == 1 or w.is_parameter(x), "of a table that is computed: write one_hot @ table")
+    require(x.rank == 1 or w.is_parameter(x), "its table is computed: write one_hot @ table")
     return w.view(rows_of(w, x, index), shape)
 
 
@@ -286,14 +284,14 @@ def _(w, a, shape):
     mask, value = w.value(a.indices[0] or 0.0), a["values"]
     number = w.constant_number(value)
     require(len(a.indices) == 1 and mask.dtype is torch.bool and number is not None and
-            not a.get("accumulate"), "other than a number at a mask: write torch.where")
+            not a.get("accumulate"), "it writes other than a number at a mask: write torch.where")
     return w.where(mask.with_ones(mask.shape + [1] * (len(shape) - mask.rank)), number, a.self)
 
 
 def _sums(w, index, src, dim, shape):
     """Adds up the values of src for each index."""
     require(all(n == m for d, (n, m) in enumerate(zip(index.shape, shape)) if d != dim),
-            "into a part of other dimensions")
+            "it writes into a part of other dimensions: expand the index")
     index, src = (w.lifted(w.dense(w.value(v), only=[dim])) for v in (index, src))
     names, y, (place,) = w.beside([index, src], shape, skip=[dim])
     return y.but(name=w.emit("scatter_add", names, y.axes, dim=place, size=int(shape[dim])),
@@ -314,14 +312,14 @@ def _(w, a, shape):
     """Writes the value to the elements at the indices."""
     dim, value = a.dim % len(shape), a.get("value", a.get("src"))
     require(not isinstance(shape[dim], N), "it writes samples at other indices")
-    require(not a.get("reduce"), "with a reduce")
+    require(not a.get("reduce"), "it has a reduce: write scatter_add")
     index = w.value(a.index)
     number = w.constant_number(value)
     node = w.given["index"]
     distinct = int(index.shape[dim]) == 1 or name_of(node) == "getitem" and \
         name_of(node.args[0]) in ("topk", "sort")
     require(number is not None or distinct and list(value.shape) == list(index.shape),
-            "of several values in a row, whose indices may be equal")
+            "it writes several values in a row, whose indices may be equal: write scatter_add")
     if number is None:
         number = _sums(w, index, value, dim, shape)
     ones = w.value(Const([torch.ones(1)], index.shape))
