@@ -9,8 +9,7 @@
 
 #include "comm/environment.h"
 
-static const double TIMEOUT_S = 60, SILENCE_S = 30, LONGEST_S = 2e6;
-static const double FLUSH_S = 2;
+static const double TIMEOUT_S = 60, SILENCE_S = 30, LONGEST_S = 2e6, FLUSH_S = 2;
 enum { THREADS = 16 };
 
 /* ---- called by the program ---- */

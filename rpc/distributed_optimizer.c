@@ -68,9 +68,8 @@ static int choose_arg(duet_rpc_call *call, int i, struct local **locals,
     return choose(locals, at->params, at->param, options);
 }
 
-/* duet.Optimizer(name, options, reference...): the constructor. The options are those of the same
- * library there, with the name as a text. All parameters are on one device,
- * which the object's end takes. */
+/* duet.Optimizer(name, options, reference...): the constructor. The options are a struct, with the
+ * name as a text. All parameters are on one device, which the object's end takes. */
 int serve_optimizer(duet_rpc_call *call, void *context) {
     (void)context;
     const char *name = duet_rpc_arg_text(call, 0);

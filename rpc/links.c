@@ -118,14 +118,12 @@ static void *read_frames(void *peer) {
 
 /* The kernel asks the peer's each second whether the machine is still there. */
 static void watch_machine(int fd, int silence_ms) {
-    const struct {
-        int level, name, value;
-    } option[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
-                  {IPPROTO_TCP, TCP_KEEPIDLE, 1},
-                  {IPPROTO_TCP, TCP_KEEPINTVL, 1},
-                  {IPPROTO_TCP, TCP_USER_TIMEOUT, silence_ms}};
+    const int option[][3] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+                             {IPPROTO_TCP, TCP_KEEPIDLE, 1},
+                             {IPPROTO_TCP, TCP_KEEPINTVL, 1},
+                             {IPPROTO_TCP, TCP_USER_TIMEOUT, silence_ms}};
     for (size_t i = 0; i < sizeof option / sizeof *option; i++)
-        setsockopt(fd, option[i].level, option[i].name, &option[i].value, sizeof(int));
+        setsockopt(fd, option[i][0], option[i][1], &option[i][2], sizeof(int));
 }
 
 int links_start(duet_rpc *rpc) {

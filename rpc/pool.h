@@ -3,8 +3,7 @@
  * A thread that waits for another worker does not count: if all others are busy, a new thread takes
  * the next call. So calls may go back and forth to any depth, and at most `limit` threads compute.
  *
- *     pool_pause ... wait ... pool_resume
- * */
+ *     pool_pause ... wait ... pool_resume */
 #ifndef RPC_POOL_H
 #define RPC_POOL_H
 

@@ -7,6 +7,7 @@
 #include "cli/results/files.h"
 #include "report/text.h"
 #include "train/compare/compare.h"
+#include "train/shared_data.h"
 
 static const struct {
     const char *name, *key;
@@ -145,12 +146,17 @@ void ways_show_what_fits(const struct ways *all, const struct run_config *config
 
 int ways_count_as_pytorch(struct ways *all, const struct run_config *config) {
     struct run_config c = *config, outline;
+    struct dataset set;
     int can;
     c.data.join = 0; /* PyTorch's memory depends neither on this nor on the kind of device */
     snprintf(c.device, sizeof c.device, "cpu");
     snprintf(c.ddp.allreduce, sizeof c.ddp.allreduce, "auto");
     CHECK(need_outline(&c, &outline, &can));
-    for (int i = 0; can && i < WAYS; i++) {
+    if (!can) return OK;
+    CHECK(run_open_set(&outline, &set, 1));
+    if (outline.batch_size > set.count) outline.batch_size = set.count;
+    dataset_free(&set);
+    for (int i = 0; i < WAYS; i++) {
         if (compare_leaves_out(config, ways[i].mode)) continue;
         if (!config->as_pytorch && !in_pytorch[i]) continue;
         way_apply(i, &outline);

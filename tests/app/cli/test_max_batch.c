@@ -32,5 +32,5 @@ CliTest(cli_max_batch, is_the_largest_that_trains, 120) {
     cr_expect_lt(batch[0], batch[2]); /* DP gathers all outputs on device 0 */
     free(text), free(out);
     cli_says(0, "single 9, all samples; DP 9,",
-             "estimate " NET "--samples 9 --batch-size 9 --device-memory 6M");
+             "estimate " NET "--samples 9 --batch-size 64 --device-memory 6M");
 }
