@@ -110,7 +110,7 @@ static int largest_batch(const struct run_config *config, int devices, double gi
     int last = (config->batch_size + unit - 1) / unit * unit;
     double before = pytorch ? pytorch : peak_with(config, last, 0);
     int guess = last > unit && before > gib * 0x1p30 ? last / 2 / unit * unit : 2 * last;
-    for (int secant = 0; secant < 2 && guess != last; secant++) {
+    for (int secant = 0; secant < 2 && (guess > unit ? guess : unit) != last; secant++) {
         int batch = guess > unit ? guess : unit;
         double peak = peak_with(config, batch, pytorch != 0),
                each = (peak - before) / (batch - last);
