@@ -1,5 +1,6 @@
-/* Sharded data parallel: units and shards as integers, the bits of a single device, formulas for
- * memory and bytes, and ranks that fail or differ. Whole runs are jobs of this program. */
+/* Sharded data parallel: units and shards as integers, formulas for memory and bytes, and ranks
+ * that fail or differ. Whole runs are jobs of this program. (tests/app/cli/test_same_bits.c
+ * compares the bits with those of a single device.) */
 #include <unistd.h>
 
 #include "base/error.h"
@@ -112,49 +113,6 @@ static struct run_config config_of(int devices, const char *model) {
     config.epochs = 1;
     config.quiet = config.spans = 1;
     return config;
-}
-
-static void same_bits(const struct run_config *config, const char *what) {
-    static struct comparison c; /* too large for a small stack */
-    struct job_result result;
-    memset(&c, 0, sizeof c);
-    cr_assert_eq(compare_run(&c, config, &result), OK, "%s: %s", what, error_message());
-    cr_assert_eq(c.verdict[MODE_FSDP].kind, VERDICT_EQUAL, "%s", what);
-    comparison_free(&c);
-}
-
-Test(fsdp, has_the_bits_of_one_device, .timeout = 240, .init = folder_make,
-     .fini = scratch_remove) {
-    static const struct {
-        const char *model, *units;
-        int devices, shard, prefetch, keep, passes, join;
-        enum optimizer_kind optimizer;
-    } runs[] = {{"lenet", "", 4, OPTIMIZER, 1, 0, 1, 0, OPTIMIZER_SGD},
-                {"lenet", "", 3, GRADIENTS, 1, 0, 1, 0, OPTIMIZER_ADAM},
-                {"lenet", "0.001", 8, PARAMETERS, 1, 0, 1, 0, OPTIMIZER_ADAM},
-                {"lenet", "0.001", 2, PARAMETERS, 0, 0, 2, 0, OPTIMIZER_SGD},
-                {"convnet", "", 5, PARAMETERS, 3, 0, 1, 0, OPTIMIZER_ADADELTA},
-                {"convnet", "cn2", 2, PARAMETERS, 1, 1, 3, 0, OPTIMIZER_SGD},
-                {"mlp", "", 1, PARAMETERS, 1, 0, 1, 0, OPTIMIZER_SGD},
-                {"branches", "", 2, PARAMETERS, 1, 0, 1, 0, OPTIMIZER_ADAM},
-                {"lenet", "0.01", 4, PARAMETERS, 1, 0, 1, 1, OPTIMIZER_ADAM}};
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        char what[64];
-        struct run_config config = config_of(runs[i].devices, runs[i].model);
-        if (test_short() && runs[i].devices > 4) continue;
-        snprintf(what, sizeof what, "%s, run %zu", runs[i].model, i);
-        snprintf(config.fsdp.units, sizeof config.fsdp.units, "%s", runs[i].units);
-        config.fsdp.shard = runs[i].shard;
-        config.fsdp.prefetch = runs[i].prefetch;
-        config.fsdp.keep = runs[i].keep;
-        config.update.passes = runs[i].passes;
-        config.data.join = runs[i].join;
-        if (runs[i].join) config.batch_size = 53; /* the last batch has one sample */
-        config.update.optimizer = runs[i].optimizer;
-        config.update.lr = runs[i].optimizer == OPTIMIZER_ADAM ? 0.001 : 0.05;
-        config.update.momentum = runs[i].optimizer == OPTIMIZER_SGD ? 0.9 : 0;
-        same_bits(&config, what);
-    }
 }
 
 static void run(const struct run_config *config, struct run_record *record, int code) {

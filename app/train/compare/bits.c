@@ -1,6 +1,6 @@
-/* Decides whether equal bits are promised. Four things break the promise: a batch that is not split
- * by virtual devices, segments that cannot be folded on each device first, an allreduce that adds
- * in its own order, and weights that depend on the ranks. */
+/* Decides whether equal bits are promised. Three things break the promise: a batch that is not
+ * split by virtual devices, segments that cannot be folded on each device first, and an allreduce
+ * that adds in its own order. */
 #include "train/compare/bits.h"
 
 #include <stdio.h>
@@ -69,13 +69,6 @@ int bits_promised_between(const struct run_record *a, const struct run_record *b
     for (int i = 0; i < 2; i++) {
         if (runs[i]->bits_promised) continue;
         snprintf(why_not, bytes, "%s", runs[i]->why_not);
-        return 0;
-    }
-    if (a->passes != b->passes) {
-        snprintf(
-            why_not, bytes,
-            "%d batches per update against %d: a kernel sums the samples of one batch at a time",
-            a->passes, b->passes);
         return 0;
     }
     if (strcmp(a->sum_order, b->sum_order)) {

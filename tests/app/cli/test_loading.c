@@ -1,30 +1,7 @@
-/* Tests how batches reach the devices. Pinned or not, during the kernels or before them, the bits
- * are the same, and the record and the profile show the four stages. */
+/* Tests that the record and the profile show the four stages in which a batch reaches a device.
+ * (test_same_bits.c compares the bits of all of them.) */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
-
-CliTest(cli_loading, the_way_of_a_batch_changes_no_bit, 120) {
-    static const char common[] =
-        "--data-dir d --model mlp --batch-size 20 --epochs 2 --virtual-devices 2 --momentum 0.9";
-    static const char *const ways[] = {"--mode single --workers 0",
-                                       "--mode single --workers 3 --no-pin-memory",
-                                       "--mode dp --no-pin-memory",
-                                       "--mode dp --workers 2 --output-device 1",
-                                       "--mode dp --loss-in-forward",
-                                       "--mode ddp",
-                                       "--mode ddp --no-pin-memory --workers 0"};
-    put_data(103, 20);
-    cli_well("train --mode single --no-pin-memory %s --quiet --log-loss a --save w", common);
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        cli_well("train %s %s --quiet --log-loss b --save v --json j", ways[i], common);
-        cr_expect(cli_same_file("a", "b") && cli_same_file("w", "v"), "%s: other bits", ways[i]);
-        struct json *j = json_of("j");
-        cr_expect_eq(json_at(j, "pinned_memory")->integer, !strstr(ways[i], "--no-pin"), "%s",
-                     ways[i]);
-        cr_expect(json_double(j, "data_seconds") > 0, "the disk stage is timed");
-        json_free(j);
-    }
-}
 
 /* The bytes of a batch cross the link once, whenever they do. */
 CliTest(cli_loading, the_profile_shows_the_stages, 120) {
@@ -53,6 +30,8 @@ CliTest(cli_loading, the_profile_shows_the_stages, 120) {
         /* one batch of five is copied before the kernels; without pinned memory, all are */
         cr_expect(json_int(x, "phase_ns/input") > 0 && json_int(y, "phase_ns/input") > 0);
     }
+    cr_expect(json_at(a, "ddp/pinned_memory")->integer && json_double(a, "ddp/data_seconds") > 0);
+    cr_expect(!json_at(b, "ddp/pinned_memory")->integer);
     json_free(a);
     json_free(b);
 }

@@ -27,7 +27,17 @@ static const char *words(int pictures, const char *options) {
 /* The matrix: what is trained, and in which ways, by kind of test. The short form runs only the
  * first row of most kinds. Each row ends with other weights than the row before, so its options
  * have an effect. */
-enum kind { OPTIONS, ALGORITHMS, OPTIMIZERS, LAST_BATCHES, SUMS, LEFT_OUT, NORMS, DRAWN };
+enum kind {
+    OPTIONS,
+    ALGORITHMS,
+    OPTIMIZERS,
+    LAST_BATCHES,
+    SUMS,
+    LEFT_OUT,
+    NORMS,
+    SHARDED_DATA,
+    DRAWN
+};
 enum { PICTURES = 6 * 64 + 100 }; /* more than 6 steps of 64 */
 static const struct row {
     enum kind kind;
@@ -82,6 +92,15 @@ static const struct row {
     {NORMS, DDP, NORM "--model small --sync-bn", 0},
     {NORMS, DDP, RANDOM "--model without --samples 32 --sync-bn --epochs 1", 0},
     {NORMS, FOUR, NORM "--model resnet18", 0},
+    /* each layer a unit, or all of them; of 103 images in batches of 51 the last one has one */
+    {SHARDED_DATA, SHARDS, BRANCHES "--optimizer adam --lr 0.001", 0},
+    {SHARDED_DATA, SHARDS, OWN LENET "--epochs 1 --batch-size 32 --momentum 0.9", 0},
+    {SHARDED_DATA, SHARDS,
+     OWN "--model convnet --epochs 1 --batch-size 11 --no-sync-steps 3 --optimizer adadelta", 0},
+    {SHARDED_DATA, SHARDS, OWN LENET "--epochs 1 --batch-size 51 --join --optimizer adam", 0},
+    {SHARDED_DATA, ODD,
+     "--data-dir d --virtual-devices 5 --model convnet --batch-size 32 --epochs 1 --momentum 0.9",
+     0},
     /* samples of other shapes, outputs of other sizes, targets */
     {DRAWN, SOME, RANDOM "--model simple --loss mse --samples 103 --epochs 3 --lr 0.1", 0},
     {DRAWN, SOME, RANDOM "--model complex --samples 50 --epochs 1 --lr 0.01 --workers 0", 0},
@@ -108,7 +127,8 @@ static void all_rows(enum kind kind) {
         if (r->kind != kind || (test_short() && !first && kind != OPTIONS)) continue;
         const char *options = r->pictures ? words(r->pictures, r->options) : r->options;
         train("single", options, "one");
-        all_as_one(test_short() && kind != ALGORITHMS ? TWO : r->ways, options);
+        all_as_one(test_short() && kind != ALGORITHMS && kind != SHARDED_DATA ? TWO : r->ways,
+                   options);
         cr_expect(first || !cli_same_file("one", "before"), "%s: as the row before", r->options);
         cr_assert_eq(rename("one", "before"), 0);
         first = 0;
@@ -126,6 +146,7 @@ KIND(short_last_batches, LAST_BATCHES)
 KIND(accumulated_gradients, SUMS)
 KIND(layers_that_steps_leave_out, LEFT_OUT)
 KIND(batch_norm, NORMS)
+KIND(shards, SHARDED_DATA)
 KIND(random_data, DRAWN)
 
 /* What travels into device 1 in 12 batches of which each `passes` make one update. */

@@ -13,20 +13,20 @@ typedef const char *const way;
 
 #define SMALL_BUCKETS " --bucket-cap-mb 0.0001"
 #define SHARDED " --dp-reduce sharded --output-device "
-static way ALL[] = {"single",
+static way ALL[] = {"single --no-pin-memory",
                     "dp --devices 1",
                     "dp --devices 2",
                     "dp --devices 2 --loss-in-forward",
                     "dp --devices 2 --loss-in-forward" SHARDED "1",
                     "dp --devices 4",
-                    "dp --devices 4 --loss-in-forward --workers 0",
+                    "dp --devices 4 --loss-in-forward --workers 0 --no-pin-memory",
                     "dp --devices 4" SHARDED "2",
                     "ddp --devices 1",
                     "ddp --devices 2 --allreduce fused",
                     "ddp --devices 2 --allreduce ring --no-overlap" SMALL_BUCKETS,
                     "ddp --devices 2 --allreduce tree" SMALL_BUCKETS,
                     "ddp --devices 4" SMALL_BUCKETS,
-                    "ddp --devices 4 --allreduce naive",
+                    "ddp --devices 4 --allreduce naive --workers 3 --no-pin-memory",
                     "ddp --devices 4 --allreduce oneshot" SMALL_BUCKETS,
                     "ddp --devices 4 --allreduce direct",
                     "fsdp --devices 2 --shard optimizer",
@@ -53,7 +53,16 @@ static way ALL[] = {"single",
                       "ddp --devices 2 --allreduce tree",
                       "ddp --devices 4",
                       "ddp --devices 8 --allreduce direct",
-                      NULL};
+                      "fsdp --devices 8 --units 0.001",
+                      NULL},
+           SHARDS[] = {"fsdp --devices 1",
+                       "fsdp --devices 2 --units 0.001 --prefetch 0",
+                       "fsdp --devices 2 --units 0.01 --prefetch 3 --reshard-after-forward off",
+                       "fsdp --devices 4 --shard optimizer",
+                       "fsdp --devices 4 --shard gradients",
+                       "fsdp --devices 4",
+                       NULL},
+           ODD[] = {"fsdp --devices 5 --prefetch 3", "fsdp --devices 5 --shard gradients", NULL};
 
 /* Trains in a way with those of these options that it takes, and writes TO and TO.csv. */
 static inline void train(const char *mode, const char *options, const char *to) {
