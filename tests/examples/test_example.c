@@ -173,8 +173,9 @@ static size_t read_param(const char *file, int i, float *values) {
         count *= (size_t)shapes[i].shape[d];
     snprintf(path, sizeof path, "%s/%s", folder, file);
     cr_assert_eq(safetensors_open(&s, path), OK, "%s", error_message());
-    cr_assert_eq(safetensors_read(&s, shapes[i].name, shapes[i].dims, shapes[i].shape, values), OK,
-                 "%s", error_message());
+    cr_assert_eq(
+        safetensors_read(&s, "F32", shapes[i].name, shapes[i].dims, shapes[i].shape, values), OK,
+        "%s", error_message());
     safetensors_close(&s);
     return count;
 }

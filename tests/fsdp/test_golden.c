@@ -36,7 +36,8 @@ static void check_shard(const struct safetensors *s, const char *key, const char
     snprintf(full, sizeof full, value ? "%s" : "optimizer.%s.%s", value ? name : state, name);
     const struct safetensors_entry *e = safetensors_find(s, full);
     cr_assert(e && e->count <= LARGEST, "%s", full);
-    cr_assert_eq(safetensors_read(s, full, e->dims, e->shape, whole), OK, "%s", error_message());
+    cr_assert_eq(safetensors_read(s, "F32", full, e->dims, e->shape, whole), OK, "%s",
+                 error_message());
     int each = ((int)e->shape[0] + ranks - 1) / ranks, width = (int)e->count / (int)e->shape[0];
     cr_assert(rank * each + rows <= e->shape[0], "%s", key);
     for (int i = 0; i < rows * width; i++)

@@ -6,10 +6,10 @@
 static void ask_for_another(const struct safetensors *s, const struct safetensors_entry *e) {
     int64_t shape[SAFETENSORS_DIMS + 1] = {7};
     float value;
-    int code = safetensors_read(s, e->name, e->dims + 1, shape, &value);
+    int code = safetensors_read(s, "F32", e->name, e->dims + 1, shape, &value);
     MUST(code);
     check_error(code);
-    code = safetensors_read(s, "no such tensor", 0, shape, &value);
+    code = safetensors_read(s, "F32", "no such tensor", 0, shape, &value);
     if (code) check_error(code);
 }
 
@@ -29,7 +29,7 @@ static void read_entry(const struct safetensors *s, const struct safetensors_ent
     MUST(e->bytes == e->count * (half ? 2 : sizeof(float)));
     float *values = malloc(e->count * sizeof(float) + 1);
     MUST(values);
-    MUST(safetensors_read(s, e->name, e->dims, e->shape, values) == OK);
+    MUST(safetensors_read(s, "F32", e->name, e->dims, e->shape, values) == OK);
     free(values);
 }
 

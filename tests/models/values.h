@@ -39,8 +39,8 @@ static inline int values_load(const struct model *m, const char *path, float ***
     struct safetensors_item item[m->param_count + m->buffer_count];
     int count = code ? 0 : values_list(m, *values, buffers ? *buffers : NULL, item);
     for (int i = 0; i < count && !code; i++)
-        code = safetensors_read_as(&file, item[i].dtype, item[i].name, item[i].dims, item[i].shape,
-                                   (void *)item[i].data);
+        code = safetensors_read(&file, item[i].dtype, item[i].name, item[i].dims, item[i].shape,
+                                (void *)item[i].data);
     safetensors_close(&file);
     if (code) model_values_free(*values), *values = NULL;
     return code;

@@ -48,16 +48,13 @@ struct safetensors {
 int safetensors_open(struct safetensors *s, const char *path);
 void safetensors_close(struct safetensors *s); /* takes a zeroed struct and a closed one */
 
-/* Reads the float32 tensor of this name into out, which must hold all its elements. F16 and BF16
- * are converted exactly to float32, and F64 is rounded to the nearest float32. ERR_FAILED: the file
- * has no tensor of this name, shape and type. */
-int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape,
-                     float *out);
 /* "F16" or "BF16", the type of the first such tensor in the file, static storage; NULL: none. */
 const char *safetensors_halves(const struct safetensors *s);
-/* The same for a tensor of type `dtype`, as safetensors spells it: "I64". */
-int safetensors_read_as(const struct safetensors *s, const char *dtype, const char *name, int dims,
-                        const int64_t *shape, void *out);
+/* Reads the tensor of this name and type, "F32" or "I64", into out, which must hold all of it. As
+ * F32, F16 and BF16 are converted exactly, and F64 is rounded to the nearest float32. ERR_FAILED:
+ * the file has no tensor of this name, shape and type. */
+int safetensors_read(const struct safetensors *s, const char *dtype, const char *name, int dims,
+                     const int64_t *shape, void *out);
 
 /* The entry with this name, and the string with this key in __metadata__; NULL: none. */
 const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name);

@@ -98,8 +98,8 @@ static int read_doubles(const struct safetensors *s, const struct safetensors_en
     return OK;
 }
 
-int safetensors_read_as(const struct safetensors *s, const char *dtype, const char *name, int dims,
-                        const int64_t *shape, void *out) {
+int safetensors_read(const struct safetensors *s, const char *dtype, const char *name, int dims,
+                     const int64_t *shape, void *out) {
     char want[200], have[200];
     const struct safetensors_entry *e = safetensors_find(s, name);
     if (!e)
@@ -116,9 +116,4 @@ int safetensors_read_as(const struct safetensors *s, const char *dtype, const ch
         return fail(ERR_FAILED, "tensor '%s' is not %s: %s has %.20s: save it as %s", name,
                     type_text(dtype), s->path, e->dtype, type_text(dtype));
     return safetensors_read_at(s, e->offset, out, e->bytes);
-}
-
-int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape,
-                     float *out) {
-    return safetensors_read_as(s, "F32", name, dims, shape, out);
 }

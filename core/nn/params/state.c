@@ -132,8 +132,8 @@ int state_read(struct state *s, const struct safetensors *file, int64_t most) {
         const struct safetensors_item *item = &s->items[i];
         char name[NAME_BYTES];
         snprintf(name, sizeof name, "%s%s", item->prefix ? item->prefix : "", item->name);
-        CHECK(safetensors_read_as(file, item->dtype, name, item->dims, item->shape,
-                                  (void *)item->data));
+        CHECK(
+            safetensors_read(file, item->dtype, name, item->dims, item->shape, (void *)item->data));
     }
     for (int i = 0; s->optimizer && i < set->count; i++)
         if (s->updates[i] < 0 || s->updates[i] > most)

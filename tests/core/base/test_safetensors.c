@@ -48,7 +48,8 @@ static void read_all_halves(const char *type, float *got) {
     fclose(f);
     cr_assert_eq(safetensors_open(&s, in("halves")), OK, "%s", error_message());
     cr_expect_str_eq(safetensors_halves(&s), type);
-    cr_assert_eq(safetensors_read(&s, "h", 1, (int64_t[]){65536}, got), OK, "%s", error_message());
+    cr_assert_eq(safetensors_read(&s, "F32", "h", 1, (int64_t[]){65536}, got), OK, "%s",
+                 error_message());
     safetensors_close(&s);
 }
 
@@ -93,27 +94,28 @@ Test(safetensors, round_trip, .timeout = 30, .init = scratch_make, .fini = scrat
         cr_assert_eq(s.entries[i].offset % 4, 0u);
     cr_assert_eq(s.entries[0].offset % 8, 0u, "data begins at %llu",
                  (unsigned long long)s.entries[0].offset);
-    cr_assert_eq(safetensors_read(&s, "W1", 2, (int64_t[]){2, 3}, got), OK, "%s", error_message());
+    cr_assert_eq(safetensors_read(&s, "F32", "W1", 2, (int64_t[]){2, 3}, got), OK, "%s",
+                 error_message());
     cr_assert_arr_eq(got, a, sizeof a);
-    cr_assert_eq(safetensors_read(&s, "b\"1\xc3\xa9", 1, (int64_t[]){1}, got), OK, "%s",
+    cr_assert_eq(safetensors_read(&s, "F32", "b\"1\xc3\xa9", 1, (int64_t[]){1}, got), OK, "%s",
                  error_message());
     cr_assert_eq(got[0], 7.0f);
-    cr_assert_eq(safetensors_read(&s, "scalar", 0, NULL, got), OK, "%s", error_message());
-    cr_assert_eq(safetensors_read_as(&s, "I64", "whole", 0, NULL, &whole_got), OK, "%s",
+    cr_assert_eq(safetensors_read(&s, "F32", "scalar", 0, NULL, got), OK, "%s", error_message());
+    cr_assert_eq(safetensors_read(&s, "I64", "whole", 0, NULL, &whole_got), OK, "%s",
                  error_message());
     cr_assert_eq(whole_got, whole);
-    cr_assert_eq(safetensors_read(&s, "whole", 0, NULL, got), ERR_FAILED);
+    cr_assert_eq(safetensors_read(&s, "F32", "whole", 0, NULL, got), ERR_FAILED);
     cr_assert(strstr(error_message(), "not float32"), "%s", error_message());
-    cr_assert_eq(safetensors_read_as(&s, "I64", "scalar", 0, NULL, &whole_got), ERR_FAILED);
+    cr_assert_eq(safetensors_read(&s, "I64", "scalar", 0, NULL, &whole_got), ERR_FAILED);
     cr_assert(strstr(error_message(), "not int64"), "%s", error_message());
     const struct json *about = json_find(s.header, "__metadata__");
     cr_assert_eq(about->count, 2);
     cr_assert_str_eq(json_find(about, "note")->string, "two\nlines");
-    cr_assert_eq(safetensors_read(&s, "W1", 2, (int64_t[]){3, 2}, got), ERR_FAILED);
+    cr_assert_eq(safetensors_read(&s, "F32", "W1", 2, (int64_t[]){3, 2}, got), ERR_FAILED);
     cr_assert(strstr(error_message(), "'W1'") && strstr(error_message(), "[2, 3]") &&
               strstr(error_message(), "[3, 2]"));
-    cr_assert_eq(safetensors_read(&s, "W1", 1, (int64_t[]){6}, got), ERR_FAILED);
-    cr_assert_eq(safetensors_read(&s, "W2", 1, (int64_t[]){6}, got), ERR_FAILED);
+    cr_assert_eq(safetensors_read(&s, "F32", "W1", 1, (int64_t[]){6}, got), ERR_FAILED);
+    cr_assert_eq(safetensors_read(&s, "F32", "W2", 1, (int64_t[]){6}, got), ERR_FAILED);
     cr_assert(strstr(error_message(), "'W2'") && strstr(error_message(), in("f")), "%s",
               error_message());
     safetensors_close(&s);
@@ -144,9 +146,9 @@ Test(safetensors, unknown_types_and_doubles, .timeout = 30, .init = scratch_make
     fwrite(numbers, sizeof *numbers, 2, f);
     fclose(f);
     cr_assert_eq(safetensors_open(&s, in("bad")), OK, "%s", error_message());
-    cr_assert_eq(safetensors_read(&s, "d", 1, (int64_t[]){2}, x), OK, "%s", error_message());
+    cr_assert_eq(safetensors_read(&s, "F32", "d", 1, (int64_t[]){2}, x), OK, "%s", error_message());
     cr_expect(x[0] == 1.0f / 3 && x[1] == -INFINITY);
-    cr_assert_eq(safetensors_read(&s, "c", 1, (int64_t[]){1}, x), ERR_FAILED);
+    cr_assert_eq(safetensors_read(&s, "F32", "c", 1, (int64_t[]){1}, x), ERR_FAILED);
     cr_expect(strstr(error_message(), "tensor 'c' is not float32") &&
                   strstr(error_message(), "has C64"),
               "%s", error_message());
@@ -207,10 +209,10 @@ Test(safetensors, names_of_ddp_and_other_types, .timeout = 30, .init = scratch_m
     float x = 1;
     put(header, strlen(header), 12);
     cr_assert_eq(safetensors_open(&s, in("bad")), OK, "%s", error_message());
-    cr_assert_eq(safetensors_read(&s, "fc.weight", 1, (int64_t[]){1}, &x), OK, "%s",
+    cr_assert_eq(safetensors_read(&s, "F32", "fc.weight", 1, (int64_t[]){1}, &x), OK, "%s",
                  error_message());
     cr_assert_eq(x, 0.0f);
-    cr_assert_eq(safetensors_read(&s, "n", 0, NULL, &x), ERR_FAILED);
+    cr_assert_eq(safetensors_read(&s, "F32", "n", 0, NULL, &x), ERR_FAILED);
     cr_assert(strstr(error_message(), "I64"), "%s", error_message());
     cr_assert_str_eq(s.entries[0].name, "n");
     cr_assert(s.entries[0].count == 1 && s.entries[0].bytes == 8);
@@ -306,8 +308,8 @@ Test(safetensors, reads_what_another_program_wrote, .timeout = 30) {
     cr_assert_eq(safetensors_open(&s, path), OK, "%s", error_message());
     cr_assert_eq(s.count, 8);
     for (int i = 0; i < 8; i++) {
-        cr_assert_eq(safetensors_read(&s, want[i].name, want[i].dims, want[i].shape, x), OK, "%s",
-                     error_message());
+        cr_assert_eq(safetensors_read(&s, "F32", want[i].name, want[i].dims, want[i].shape, x), OK,
+                     "%s", error_message());
         double sum = 0;
         int n = 1;
         for (int d = 0; d < want[i].dims; d++)
