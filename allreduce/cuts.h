@@ -12,7 +12,7 @@ struct cuts {
 };
 int cuts_add(struct cuts *cuts, uint64_t offset, uint64_t length); /* ERR_MEMORY */
 void cuts_sort(struct cuts *cuts);                                 /* keeps each offset once */
-size_t cuts_find(const struct cuts *cuts, uint64_t place); /* the index of an existing offset */
+size_t cuts_find(const struct cuts *cuts, uint64_t offset); /* the index of an existing offset */
 void cuts_free(struct cuts *cuts);
 
 /* Sorts the moves into the order of a replay, joins slices, and cuts DATA into chunks. */

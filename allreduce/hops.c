@@ -31,7 +31,7 @@ struct builder {
 };
 
 /* One move of a step, before its hop is known. */
-struct place {
+struct location {
     int rank, buffer;
     uint64_t offset;
 };
@@ -47,7 +47,7 @@ static int next_hop(int hop, int over_link) {
     return hop + (over_link ? 1 : 0);
 }
 
-static struct touched *touched_at(const struct builder *b, struct place p, uint64_t count,
+static struct touched *touched_at(const struct builder *b, struct location p, uint64_t count,
                                   size_t *stretches) {
     const struct cuts *cuts = &b->cuts[p.buffer];
     size_t first = cuts_find(cuts, p.offset);
@@ -55,7 +55,7 @@ static struct touched *touched_at(const struct builder *b, struct place p, uint6
     return b->touched[p.buffer] + (size_t)p.rank * (size_t)cuts->count + first;
 }
 
-static int hop_of_read(const struct builder *b, struct place from, uint64_t count, int hop) {
+static int hop_of_read(const struct builder *b, struct location from, uint64_t count, int hop) {
     size_t stretches;
     const struct touched *t = touched_at(b, from, count, &stretches);
     for (size_t i = 0; i < stretches; i++)
@@ -63,7 +63,7 @@ static int hop_of_read(const struct builder *b, struct place from, uint64_t coun
     return hop;
 }
 
-static int hop_of_write(const struct builder *b, struct place to, uint64_t count, int action,
+static int hop_of_write(const struct builder *b, struct location to, uint64_t count, int action,
                         int hop) {
     size_t stretches;
     const struct touched *t = touched_at(b, to, count, &stretches);
@@ -75,8 +75,8 @@ static int hop_of_write(const struct builder *b, struct place to, uint64_t count
 }
 
 static void touch(const struct builder *b, const struct hop_move *m) {
-    struct place from = {m->from, m->from_buffer, m->from_offset},
-                 to = {m->to, m->to_buffer, m->to_offset};
+    struct location from = {m->from, m->from_buffer, m->from_offset},
+                    to = {m->to, m->to_buffer, m->to_offset};
     size_t stretches;
     struct touched *t = touched_at(b, from, m->count, &stretches);
     for (size_t i = 0; i < stretches; i++)
@@ -101,8 +101,8 @@ static int append(struct hops *h, const struct hop_move *move) {
 
 /* Appends one move after everything that it depends on, and after hop `after`; sets *hop to its
  * hop. Moving a range onto itself is not a move. */
-static int add_move(struct builder *b, int rank, struct place from, struct place to, int action,
-                    uint64_t count, int after, int *hop) {
+static int add_move(struct builder *b, int rank, struct location from, struct location to,
+                    int action, uint64_t count, int after, int *hop) {
     *hop = after;
     if (!memcmp(&from, &to, sizeof from)) return OK;
     *hop = next_hop(hop_of_write(b, to, count, action, hop_of_read(b, from, count, after)),
@@ -132,27 +132,27 @@ static int add_moves(struct builder *b, const struct plan *p, const struct plan_
     int me = p->rank, keeps = s->dest_ranks >> me & 1, after = *hop, loaded = *hop;
     int reduces = s->op == PLAN_REDUCE || s->op == PLAN_REDUCE_COPY;
     int only_copies = s->op == PLAN_COPY && s->source_rank == me;
-    struct place own_source = {me, s->source_buffer, s->source_offset},
-                 own_dest = {me, s->dest_buffer, s->dest_offset},
-                 held = only_copies ? own_source : own_dest;
+    struct location own_source = {me, s->source_buffer, s->source_offset},
+                    own_dest = {me, s->dest_buffer, s->dest_offset},
+                    held = only_copies ? own_source : own_dest;
     if (!keeps && !only_copies)
         return fail(ERR_FAILED, "hops: rank %d loads what it does not keep: a bug in the plan", me);
     if (s->op == PLAN_SUM || only_copies) {
         if (keeps) CHECK(add_move(b, me, own_source, own_dest, HOP_COPY, s->length, after, hop));
     } else {
-        struct place from = {s->source_rank, s->source_buffer, s->source_offset};
+        struct location from = {s->source_rank, s->source_buffer, s->source_offset};
         CHECK(add_move(b, me, from, held, reduces ? HOP_REDUCE : HOP_COPY, s->length, after, hop));
     }
     if (!only_copies) loaded = later(loaded, *hop);
     for (int r = 0; s->op == PLAN_SUM && r < p->n; r++) {
-        struct place from = {r, s->source_buffer, s->source_offset};
+        struct location from = {r, s->source_buffer, s->source_offset};
         if (r == me) continue;
         CHECK(add_move(b, me, from, held, HOP_REDUCE, s->length, after, hop));
         loaded = later(loaded, *hop);
     }
     int last = loaded;
     for (int r = 0; r < p->n; r++) {
-        struct place to = {r, s->dest_buffer, s->dest_offset};
+        struct location to = {r, s->dest_buffer, s->dest_offset};
         if (r == me || !(s->dest_ranks >> r & 1)) continue;
         CHECK(add_move(b, me, held, to, HOP_COPY, s->length, loaded, hop));
         last = later(last, *hop);

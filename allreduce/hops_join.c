@@ -10,35 +10,35 @@
 
 /* ---- cuts ---- */
 
-static int add_place(struct cuts *cuts, uint64_t place) {
-    CHECK(list_grow("hops", &cuts->at, cuts->count, &cuts->capacity, sizeof place));
-    cuts->at[cuts->count++] = place;
+static int add_offset(struct cuts *cuts, uint64_t offset) {
+    CHECK(list_grow("hops", &cuts->at, cuts->count, &cuts->capacity, sizeof offset));
+    cuts->at[cuts->count++] = offset;
     return OK;
 }
 
 int cuts_add(struct cuts *cuts, uint64_t offset, uint64_t length) {
-    CHECK(add_place(cuts, offset));
-    return add_place(cuts, offset + length);
+    CHECK(add_offset(cuts, offset));
+    return add_offset(cuts, offset + length);
 }
 
-static int compare_places(const void *left, const void *right) {
+static int compare_offsets(const void *left, const void *right) {
     uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
     return a < b ? -1 : a > b;
 }
 
 void cuts_sort(struct cuts *cuts) {
     int kept = 0;
-    if (cuts->count) qsort(cuts->at, (size_t)cuts->count, sizeof *cuts->at, compare_places);
+    if (cuts->count) qsort(cuts->at, (size_t)cuts->count, sizeof *cuts->at, compare_offsets);
     for (int i = 0; i < cuts->count; i++)
         if (kept == 0 || cuts->at[i] != cuts->at[kept - 1]) cuts->at[kept++] = cuts->at[i];
     cuts->count = kept;
 }
 
-size_t cuts_find(const struct cuts *cuts, uint64_t place) {
+size_t cuts_find(const struct cuts *cuts, uint64_t offset) {
     size_t low = 0, high = (size_t)cuts->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (cuts->at[middle] < place)
+        if (cuts->at[middle] < offset)
             low = middle + 1;
         else
             high = middle;
@@ -58,7 +58,7 @@ static int within(const struct hop_move *m) {
 }
 
 /* Moves over links in the same hop do not depend on each other, so they may be put in the order of
- * sender, receiver and place. Moves within a rank keep the order in which they were found. */
+ * sender, receiver and offset. Moves within a rank keep the order in which they were found. */
 static int compare_moves(const void *left, const void *right) {
     const struct hop_move *a = left, *b = right;
     if (a->hop != b->hop) return a->hop < b->hop ? -1 : 1;

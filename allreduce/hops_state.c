@@ -28,12 +28,12 @@ static int grow(struct runs *r) {
     return list_grow("hops", &r->run, r->count, &r->room, sizeof *r->run);
 }
 
-/* The run that holds the element at `place`. */
-static int run_of(const struct runs *r, uint64_t place) {
+/* The run that holds the element at `offset`. */
+static int run_of(const struct runs *r, uint64_t offset) {
     int low = 0, high = r->count;
     while (high - low > 1) {
         int middle = low + (high - low) / 2;
-        if (r->run[middle].at <= place)
+        if (r->run[middle].at <= offset)
             low = middle;
         else
             high = middle;
@@ -41,24 +41,24 @@ static int run_of(const struct runs *r, uint64_t place) {
     return low;
 }
 
-/* Makes a run begin at `place`, and sets *index to it. */
-static int cut(struct runs *r, uint64_t place, int *index) {
-    int i = run_of(r, place);
+/* Makes a run begin at `offset`, and sets *index to it. */
+static int cut(struct runs *r, uint64_t offset, int *index) {
+    int i = run_of(r, offset);
     *index = i;
-    if (r->run[i].at == place) return OK;
+    if (r->run[i].at == offset) return OK;
     CHECK(grow(r));
     *index = ++i;
     memmove(r->run + i + 1, r->run + i, (size_t)(r->count - i) * sizeof *r->run);
-    r->run[i] = (struct run){place, r->run[i - 1].terms};
+    r->run[i] = (struct run){offset, r->run[i - 1].terms};
     r->count++;
     return OK;
 }
 
-/* Puts `terms` into `count` elements from `place` on, or adds them to the existing ones. */
-static int put(struct runs *r, uint64_t place, uint64_t count, uint64_t terms, int add) {
+/* Puts `terms` into `count` elements from `offset` on, or adds them to the existing ones. */
+static int put(struct runs *r, uint64_t offset, uint64_t count, uint64_t terms, int add) {
     int first, end;
-    CHECK(cut(r, place, &first));
-    CHECK(cut(r, place + count, &end));
+    CHECK(cut(r, offset, &first));
+    CHECK(cut(r, offset + count, &end));
     for (int i = first; i < end; i++) {
         uint64_t *held = &r->run[i].terms;
         if (add && (!*held || *held & terms))

@@ -34,7 +34,7 @@ static int copy_order(struct bucket_plan *plan, const int *order, int params) {
         int p = order[i];
         if (p < 0 || p >= params || plan->bucket_of[p] != -1)
             return fail(ERR_FAILED,
-                        "buckets: parameter %d at place %d of %d: an order names each once", p, i,
+                        "buckets: parameter %d at index %d of %d: an order names each once", p, i,
                         plan->param_count);
         plan->bucket_of[p] = 0;
         plan->order[i] = p;

@@ -12,7 +12,7 @@ struct ddp_buffers {
     struct allreduce *collectives;
 };
 
-static int check(struct comm *comm, const struct buffer_set *set) {
+static int check_buffers(struct comm *comm, const struct buffer_set *set) {
     const uint64_t mine[2] = {(uint64_t)set->count, set->bytes};
     uint64_t all[MAX_DEVICES][2];
     CHECK(comm_gather(comm, mine, sizeof mine, all));
@@ -29,7 +29,7 @@ static int check(struct comm *comm, const struct buffer_set *set) {
 int ddp_buffers_init(struct ddp_buffers **out, struct comm *comm, struct announcer *group,
                      struct buffer_set *set) {
     *out = NULL;
-    CHECK(check(comm, set));
+    CHECK(check_buffers(comm, set));
     if (!set->count) return OK;
     struct ddp_buffers *b = calloc(1, sizeof *b);
     if (!b) return fail(ERR_MEMORY, "ddp: buffers: the host is out of memory");

@@ -9,7 +9,7 @@
 #include "group/group.h"
 
 /* The slot of bucket `index`; buckets do not move, since hooks have pointers to them. */
-static int place(struct hooks *h, int index, struct hook_bucket **out) {
+static int hook_bucket_at(struct hooks *h, int index, struct hook_bucket **out) {
     while (h->count <= index) {
         struct hook_bucket **more =
             realloc(h->bucket, ((size_t)h->count + 1) * sizeof(struct hook_bucket *));
@@ -49,7 +49,7 @@ int hooks_call(void *context, const struct ddp_bucket *bucket) {
     struct hooks *h = context;
     struct hook_bucket *b = NULL;
     const int count = (int)bucket->count;
-    CHECK(place(h, bucket->index, &b));
+    CHECK(hook_bucket_at(h, bucket->index, &b));
     b->gradients = (struct duet_tensor){
         .device = h->device, .t = tensor_plain(bucket->data, DTYPE_F32, 1, &count), .borrowed = 1};
     b->seen = (struct duet_bucket){.index = bucket->index,

@@ -97,7 +97,7 @@ int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *cons
  *
  * The replicas have their own tapes, so the caller's tape sees no parameter: the node tells it
  * which parameters have a gradient. */
-static int backward(duet_tape *t, struct node *n) {
+static int replicas_backward(duet_tape *t, struct node *n) {
     struct duet_data_parallel *m = n->context;
     struct duet_params *params = m->params[0];
     if (!n->y->grad.data) return OK;
@@ -124,7 +124,7 @@ static int call(duet_tape *t, struct duet_data_parallel *m, const duet_tensor *x
     m->output[0].on_tape = rows;
     if (pass == DUET_TRAIN) {
         m->can_go_back = 1;
-        const struct node node = {.backward = backward, .y = rows, .context = m};
+        const struct node node = {.backward = replicas_backward, .y = rows, .context = m};
         CHECK(tape_node(t, &node));
     }
     *y = data_parallel_turn_var(m, t, rows, 1);

@@ -5,8 +5,8 @@
 #include "fsdp/internal.h"
 #include "group/group.h"
 
-static int check(const duet_group *group, const duet_params *params,
-                 const struct duet_fsdp_options *o) {
+static int check_fsdp(const duet_group *group, const duet_params *params,
+                      const struct duet_fsdp_options *o) {
     CHECK(ddp_check_group("fsdp", group, params));
     if (params->in_use)
         return fail(ERR_USAGE, "fsdp: too late: wrap the parameters before an optimizer or a "
@@ -34,7 +34,7 @@ static int read_values(duet_params *params, struct comm *comm, float **values, f
 int duet_fsdp_wrap(duet_params *params, duet_group *group,
                    const struct duet_fsdp_options *options) {
     const struct duet_fsdp_options o = options ? *options : (struct duet_fsdp_options){.units = ""};
-    CHECK(check(group, params, &o));
+    CHECK(check_fsdp(group, params, &o));
     const struct fsdp_config config = {.shard = FSDP_PARAMETERS - o.shard, /* opposite order */
                                        .units = o.units ? o.units : "",
                                        .prefetch = o.prefetch < 0    ? 0

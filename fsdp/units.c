@@ -113,7 +113,7 @@ static int group(struct fsdp_units *u, const struct param_set *set, const char *
 
 /* The parameter registered last comes first, as in the arenas of a whole set (nn/param.h). So
  * parameters are contiguous in the shards, too, and one launch updates many. */
-static void place(struct fsdp_units *u, const struct param_set *set) {
+static void place_units(struct fsdp_units *u, const struct param_set *set) {
     for (int frozen = 0; frozen < 2; frozen++) {
         for (int i = set->count - 1; i >= 0; i--) {
             struct fsdp_unit *unit = &u->unit[u->of[i]];
@@ -144,7 +144,7 @@ int fsdp_units_cut(struct fsdp_units *u, const struct param_set *set, int ranks,
     if (!u->of || !u->at || !u->unit)
         return fail(ERR_MEMORY, "units of %d parameters: the host is out of memory", set->count);
     CHECK(group(u, set, words));
-    place(u, set);
+    place_units(u, set);
     return OK;
 }
 

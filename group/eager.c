@@ -83,19 +83,19 @@ static int make_eager(const struct group *g, const struct group_call *call,
     return OK;
 }
 
-static size_t place_of(const struct group_call *call) {
+static size_t slot_of(const struct group_call *call) {
     size_t kind = call->count * 7 + (size_t)call->what * 5 + (size_t)call->root * 3 +
                   (size_t)call->how.type + (size_t)call->how.op * 11;
     return kind % KEPT_EAGER;
 }
 
 struct eager_call *kept_eager(const struct group *g, const struct group_call *call) {
-    struct eager_call *kept = g->eagers[place_of(call)];
+    struct eager_call *kept = g->eagers[slot_of(call)];
     return kept && is_of(kept, call) && !is_uneven(call) ? kept : NULL;
 }
 
 static int find_eager(struct group *g, const struct group_call *call, struct eager_call **out) {
-    struct eager_call **kept = &g->eagers[place_of(call)];
+    struct eager_call **kept = &g->eagers[slot_of(call)];
     if (!*kept || !is_of(*kept, call)) {
         struct eager_call *made;
         CHECK(make_eager(g, call, &made));
@@ -124,9 +124,9 @@ static int tallies_differ(const struct work *work, int peer) {
 /* All ranks have passed the previous turn, and none is beyond the next: four tallies are enough. */
 static int compare_tallies(const struct work *work) {
     const struct group *g = work->group;
-    uint64_t turn = work->base / HALF_OF_SLOTS, place = (turn - 1) % TALLIES;
+    uint64_t turn = work->base / HALF_OF_SLOTS, slot = (turn - 1) % TALLIES;
     for (int r = 0; r < g->n && turn; r++)
-        if (memcmp(&g->memory.tallies[r][place], &g->memory.tallies[g->rank][place],
+        if (memcmp(&g->memory.tallies[r][slot], &g->memory.tallies[g->rank][slot],
                    sizeof(struct tally)))
             return tallies_differ(work, r);
     return OK;

@@ -151,7 +151,7 @@ static int open_job(struct group **out, const struct comm_options *options,
                     const struct group_sizes *sizes) {
     struct agreement all = {.timeout_s = options->timeout_s, .sizes = *sizes};
     struct membership *job = calloc(1, sizeof *job);
-    struct place place;
+    struct job_rank self;
     *out = NULL;
     if (!job) return fail(ERR_MEMORY, "process group: out of host memory: free some");
     int code = comm_open(&job->comm, options);
@@ -161,7 +161,7 @@ static int open_job(struct group **out, const struct comm_options *options,
     }
     snprintf(job->name, sizeof job->name, "%s", options->name ? options->name : "world");
     job->local_rank = comm_rank(job->comm);
-    if (!options->name && !read_place_anywhere(&place, "")) job->local_rank = place.local_rank;
+    if (!options->name && !read_job_rank_anywhere(&self, "")) job->local_rank = self.local_rank;
     all.n = comm_world_size(job->comm);
     for (int r = 0; r < all.n; r++)
         all.ranks[r] = r;

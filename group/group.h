@@ -59,7 +59,7 @@ struct group_sizes group_sizes_default(void); /* 2 MiB, 1 MiB, 1 MiB, 16 KiB, 0 
  * no more memory than with 16 ranks. */
 uint32_t group_mailbox_among(uint32_t mailbox, int n);
 
-/* Each place of a mailbox begins with a head of so many bytes. */
+/* Each slot of a mailbox begins with a head of so many bytes. */
 enum { MAILBOX_HEAD = 32 };
 size_t group_mailbox_bytes(const struct group_sizes *sizes);
 int group_open_sized(struct group **out, double timeout_s, const struct group_sizes *sizes);

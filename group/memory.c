@@ -20,7 +20,7 @@ enum { PAGE = 4096, LINE = 64 };
 
 _Static_assert(sizeof(struct host_slot) == MAILBOX_HEAD, "windows.h, request.head");
 
-/* A place begins with a cache line, which holds the head and the first elements of the piece. */
+/* A slot begins with a cache line, which holds the head and the first elements of the piece. */
 size_t group_mailbox_bytes(const struct group_sizes *sizes) {
     return sizes->mailbox + MAILBOX_PIECES * LINE;
 }

@@ -92,10 +92,10 @@ int duet_spawn(int n, int (*work)(int rank, void *context), void *context) {
                     "spawn: this process has a device open, or a group: spawn before that, "
                     "and open it in each rank");
     if (environment_is_of_a_rank()) { /* `duet run` or mpirun has started the ranks */
-        struct place place;
-        CHECK(read_place_anywhere(&place, "start the program by duet run, torchrun or mpirun"));
-        CHECK(environment_for_programs(&place));
-        return run_here(&s, place.rank);
+        struct job_rank self;
+        CHECK(read_job_rank_anywhere(&self, "start the program by duet run, torchrun or mpirun"));
+        CHECK(environment_for_programs(&self));
+        return run_here(&s, self.rank);
     }
     size_t bytes = (size_t)n * sizeof *s.outcomes;
     s.outcomes = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

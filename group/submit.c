@@ -68,7 +68,7 @@ static int begin_collective(struct work *work, struct runner **runner) {
 
 /* ---- the call ---- */
 
-static int check(const struct group *g, const struct group_call *call) {
+static int check_call(const struct group *g, const struct group_call *call) {
     int me = g->ranks[g->rank];
     if (call->what == COLLECTIVE_SEND && (call->peer < (call->receive ? ANY_SOURCE : 0) ||
                                           call->peer >= g->n || call->peer == g->rank))
@@ -139,7 +139,7 @@ int group_run(struct group *g, const struct group_call *call, struct work **out)
     if (out) *out = NULL;
     if (!is_entered(g)) return in_use(g, window_name(call->what));
     struct eager_call *kept = kept_eager(g, call);
-    int code = kept ? OK : check(g, call); /* a kept call was checked when it was made */
+    int code = kept ? OK : check_call(g, call); /* a kept call was checked when it was made */
     if (!code) code = begin(g, call, kept, out);
     leave_group(g);
     return code;

@@ -17,7 +17,7 @@
 enum { WIDTH = 64, WAYS = 3 };
 enum { FC1, LEFT, RIGHT, HEAD };
 
-static void describe(duet_module *m, void *context) {
+static void describe_branches(duet_module *m, void *context) {
     (void)context;
     const int *in = duet_module_sample(m);
     duet_module_linear(m, "fc1", in[0] * in[1] * in[2], WIDTH, 1);
@@ -26,7 +26,7 @@ static void describe(duet_module *m, void *context) {
     duet_module_linear(m, "head", WIDTH, duet_module_classes(m), 1);
 }
 
-static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+static duet_var *branches_forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     int64_t step = duet_tape_training(t);
     int way = step ? (int)((step - 1) % WAYS) : WAYS - 1;
@@ -37,4 +37,4 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
 }
 
 const struct duet_model branches_model = {
-    .name = "branches", .describe = describe, .forward = forward};
+    .name = "branches", .describe = describe_branches, .forward = branches_forward};

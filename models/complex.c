@@ -12,18 +12,20 @@
 enum { MAPS = 64 };
 enum { CONV, FC };
 
-static void describe(duet_module *m, void *context) {
+static void describe_complex(duet_module *m, void *context) {
     (void)context;
     const int *in = duet_module_sample(m);
     duet_module_conv2d(m, "conv1", in[0], MAPS, 3, 1, 1, 1);
     duet_module_linear(m, "fc", MAPS * in[1] * in[2], duet_module_classes(m), 1);
 }
 
-static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+static duet_var *complex_forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     duet_var *h = duet_relu(t, duet_layer(t, CONV, x)); /* (N,64,32,32) */
     return duet_layer(t, FC, duet_flatten(t, h));       /* (N,10) */
 }
 
-const struct duet_model complex_model = {
-    .name = "complex", .sample = {3, 32, 32}, .describe = describe, .forward = forward};
+const struct duet_model complex_model = {.name = "complex",
+                                         .sample = {3, 32, 32},
+                                         .describe = describe_complex,
+                                         .forward = complex_forward};

@@ -17,7 +17,7 @@ enum { CN1, CN2, DP1, FC1, DP2, FC2 };
 
 enum { SMALLEST = 6 }; /* the input size at which pooling leaves 1x1 */
 
-static void describe(duet_module *m, void *context) {
+static void describe_convnet(duet_module *m, void *context) {
     (void)context;
     const int *in = duet_module_sample(m);
     module_needs_pixels(m, SMALLEST);
@@ -29,7 +29,7 @@ static void describe(duet_module *m, void *context) {
     duet_module_linear(m, "fc2", 64, duet_module_classes(m), 1);
 }
 
-static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+static duet_var *convnet_forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     duet_var *h = duet_relu(t, duet_layer(t, CN1, x));                    /* (N,16,26,26) */
     h = duet_max_pool2d(t, duet_relu(t, duet_layer(t, CN2, h)), 2, NULL); /* (N,32,12,12) */
@@ -42,6 +42,6 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
 const struct duet_model convnet_model = {.name = "convnet",
                                          .mean = 0.1302,
                                          .std = 0.3069,
-                                         .describe = describe,
-                                         .forward = forward,
+                                         .describe = describe_convnet,
+                                         .forward = convnet_forward,
                                          .loss = DUET_NLL};

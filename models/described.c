@@ -22,7 +22,7 @@ static int no_gradients(duet_tape *t, const struct node *node, int s, const stru
     return OK;
 }
 
-static int backward(duet_tape *t, struct node *n) {
+static int described_backward(duet_tape *t, struct node *n) {
     return tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n);
 }
 
@@ -35,7 +35,7 @@ static duet_var *activations(const struct model *model, duet_tape *t, duet_var *
 }
 
 /* It bypasses the public tape, whose functions compute. */
-static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+static duet_var *described_forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     const struct model *model = t->model;
     struct param *p = t->step.params->param;
@@ -46,7 +46,7 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     for (int i = 0; i < model->param_count && !t->error; i += 2) {
         int last = i + 2 == model->param_count;
         struct tensor y = last ? tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 2, shape) : h->value;
-        struct node n = {.backward = backward,
+        struct node n = {.backward = described_backward,
                          .x = h,
                          .y = tape_var(t, y, 1),
                          .w = &p[i],
@@ -58,7 +58,7 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     return t->error ? NULL : h;
 }
 
-static void describe(duet_module *m, void *context) {
+static void describe_pieces(duet_module *m, void *context) {
     (void)context;
     const struct model_options *options = module_options(m);
     int64_t count = options->params, done = 0;
@@ -80,4 +80,4 @@ static void describe(duet_module *m, void *context) {
 }
 
 const struct duet_model described_model = {
-    .name = "described", .describe = describe, .forward = forward};
+    .name = "described", .describe = describe_pieces, .forward = described_forward};

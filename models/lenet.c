@@ -18,7 +18,7 @@ static int side_left(int side) {
     return ((side - 2) / 2 - 4) / 2;
 }
 
-static void describe(duet_module *m, void *context) {
+static void describe_lenet(duet_module *m, void *context) {
     (void)context;
     const int *in = duet_module_sample(m), classes = duet_module_classes(m);
     const int left = 50 * side_left(in[1]) * side_left(in[2]);
@@ -34,7 +34,7 @@ static void describe(duet_module *m, void *context) {
     duet_module_parameter(m, "b4", 1, &classes, zeros);
 }
 
-static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+static duet_var *lenet_forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     /* (N,20,13,13) */
     duet_var *h1 = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, x, W1, B1, NULL)), 2, NULL);
@@ -45,4 +45,5 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     return duet_matmul_add(t, h3, W4, B4); /* (N,10) */
 }
 
-const struct duet_model lenet_model = {.name = "lenet", .describe = describe, .forward = forward};
+const struct duet_model lenet_model = {
+    .name = "lenet", .describe = describe_lenet, .forward = lenet_forward};

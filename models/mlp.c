@@ -18,7 +18,7 @@
 
 enum { DEFAULT_HIDDEN = 256, WIDE_HIDDEN = 512 };
 
-static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+static duet_var *mlp_forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     int last = duet_layer_count(t) - 1;
     duet_var *h = duet_flatten(t, x); /* (N,784) */
@@ -57,7 +57,7 @@ static int check_widths(const struct model *model, double in) {
                 model->classes, count, MODEL_MAX_PARAMETERS);
 }
 
-static void describe(duet_module *m, void *context) {
+static void describe_mlp(duet_module *m, void *context) {
     (void)context;
     struct model *model = model_of(m);
     int in = model->channels * model->height * model->width;
@@ -73,5 +73,7 @@ static void describe(duet_module *m, void *context) {
     }
 }
 
-const struct duet_model mlp_model = {.name = "mlp", .describe = describe, .forward = forward};
-const struct duet_model wide_model = {.name = "wide", .describe = describe, .forward = forward};
+const struct duet_model mlp_model = {
+    .name = "mlp", .describe = describe_mlp, .forward = mlp_forward};
+const struct duet_model wide_model = {
+    .name = "wide", .describe = describe_mlp, .forward = mlp_forward};

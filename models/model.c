@@ -69,10 +69,10 @@ int model_classes(const char *name, const struct model_options *options) {
     return from == &wide_model ? WIDE_CLASSES : 0;
 }
 
-int model_places(const char *name, const struct model_options *options) {
+int model_positions(const char *name, const struct model_options *options) {
     const struct duet_model *from = find(name, options);
     const struct graph *graph = from && from == options->own ? graph_of(from) : NULL;
-    return graph && !loss_of_targets(options->loss) ? graph_places(graph) : 0;
+    return graph && !loss_of_targets(options->loss) ? graph_positions(graph) : 0;
 }
 
 static int check_limits(const char *name, const struct sample_shape *s, int classes, int tokens) {
@@ -153,7 +153,7 @@ const char *loss_name(enum duet_loss loss) {
 
 struct tensor model_answers(const struct model *model, void *memory, int n) {
     int targets = loss_of_targets(model->loss);
-    const int dims[2] = {n, targets ? model->classes : model->places};
+    const int dims[2] = {n, targets ? model->classes : model->positions};
     return tensor_plain(memory, targets ? DTYPE_F32 : DTYPE_I32, dims[1] || targets ? 2 : 1, dims);
 }
 
@@ -201,13 +201,13 @@ duet_var *model_loss(const struct model *model, duet_tape *t, duet_var *output,
         return duet_binary_cross_entropy_with_logits(t, output, &given, DUET_MEAN);
     default: break;
     }
-    const int dims[3] = {given.t.dims[0], model->places, model_label_classes(model)};
-    if (model->places > 1) output = tape_view(t, output, 3, dims);
+    const int dims[3] = {given.t.dims[0], model->positions, model_label_classes(model)};
+    if (model->positions > 1) output = tape_view(t, output, 3, dims);
     const struct duet_loss_options options = {.ignores = model->ignored != 0,
                                               .ignore_index = model->ignored - 1};
     return tape_loss_of_step(t, output, &given, &options, model->log_probabilities);
 }
 
 int model_label_classes(const struct model *model) {
-    return model->places ? model->classes / model->places : model->classes;
+    return model->positions ? model->classes / model->positions : model->classes;
 }

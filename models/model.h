@@ -31,7 +31,7 @@ struct model {
     const char *name;
     int channels, height, width; /* shape of one sample */
     int classes;                 /* numbers per sample in forward's output */
-    int places;                  /* labels per sample, each with `classes` scores; 0: one label */
+    int positions;               /* labels per sample, each with `classes` scores; 0: one label */
     int normalised;              /* 1: inputs are (x - mean) / std, float32 */
     float mean, std;
     int param_count;
@@ -94,7 +94,7 @@ struct sample_shape model_sample(const char *name, const struct model_options *o
 /* The number of classes of random data for the model; 0: any. */
 int model_classes(const char *name, const struct model_options *options);
 /* Labels per sample; 0: one. */
-int model_places(const char *name, const struct model_options *options);
+int model_positions(const char *name, const struct model_options *options);
 void model_free(struct model *model);            /* zeroed is fine */
 size_t model_count(const struct model *model);   /* elements of all parameters */
 size_t model_trained(const struct model *model); /* elements of parameters that are not frozen */
@@ -104,7 +104,7 @@ int model_hashes(const struct model *model);
 
 int model_label_classes(const struct model *model); /* classes of each label */
 /* A tensor over `memory` with the answers that the loss compares with n outputs: labels I32 (n), or
- * (n,places) if a sample has several; targets F32 (n,classes). */
+ * (n,positions) if a sample has several; targets F32 (n,classes). */
 struct tensor model_answers(const struct model *model, void *memory, int n);
 
 /* Runs the model's forward function on a tape that was begun with its parameters: x PLAIN

@@ -42,7 +42,7 @@ struct replica_config {
 };
 
 /* Where a batch is on the device (models/input.c). */
-struct batch_place {
+struct batch_slot {
     float *pixels;             /* (max_samples, C, H, W), MEM_INPUT */
     void *labels;              /* model_answers of max_samples: labels or targets; MEM_INPUT */
     struct event *loaded;      /* recorded after the copy of an announced batch */
@@ -63,8 +63,8 @@ struct replica {
     struct step_block now;     /* a host copy of *step */
     duet_tape *tape;
     struct step_block *step; /* the step block of params */
-    struct batch_place place[2];
-    int place_now; /* the slot that the step reads, with its pixels and labels */
+    struct batch_slot slot[2];
+    int slot_now;  /* the slot that the step reads, with its pixels and labels */
     float *pixels; /* (max_samples, C, H, W), MEM_INPUT */
     void *labels;  /* model_answers of max_samples: labels or targets; MEM_INPUT */
     int global_n;  /* size of the global batch loaded last */

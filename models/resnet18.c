@@ -57,7 +57,7 @@ static const struct layer layers[] = {
 };
 enum { LAYERS = sizeof layers / sizeof *layers };
 
-static void describe(duet_module *m, void *context) {
+static void describe_resnet18(duet_module *m, void *context) {
     (void)context;
     for (int i = 0; i < LAYERS; i++) {
         const struct layer *l = &layers[i];
@@ -90,7 +90,7 @@ static duet_var *residual(duet_tape *t, int *at, duet_var *x) {
     return duet_layer_add_relu(t, bn2, y, halves ? duet_layer(t, conv3, x) : x);
 }
 
-static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+static duet_var *resnet18_forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     int at = 2, fc = LAYERS - 1;
     duet_var *h = duet_layer_relu(t, 1, duet_layer(t, 0, x));
@@ -101,4 +101,4 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
 }
 
 const struct duet_model resnet18_model = {
-    .name = "resnet18", .describe = describe, .init = init, .forward = forward};
+    .name = "resnet18", .describe = describe_resnet18, .init = init, .forward = resnet18_forward};

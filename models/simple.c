@@ -7,16 +7,16 @@
  * fc.weight (out, in) and fc.bias, with PyTorch's default initialisation. */
 #include "models/models.h"
 
-static void describe(duet_module *m, void *context) {
+static void describe_simple(duet_module *m, void *context) {
     (void)context;
     const int *in = duet_module_sample(m);
     duet_module_linear(m, "fc", in[0] * in[1] * in[2], duet_module_classes(m), 1);
 }
 
-static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+static duet_var *simple_forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     return duet_layer(t, 0, duet_flatten(t, x)); /* (N,10) */
 }
 
 const struct duet_model simple_model = {
-    .name = "simple", .sample = {10, 1, 1}, .describe = describe, .forward = forward};
+    .name = "simple", .sample = {10, 1, 1}, .describe = describe_simple, .forward = simple_forward};

@@ -72,23 +72,22 @@ static void free_worker(duet_rpc *rpc) {
     unlock_or_end(rpc);
 }
 
-static int find_place(duet_rpc *rpc, int rank, int world_size) {
-    struct place place = {rank, world_size, rank, world_size};
+static int find_rank(duet_rpc *rpc, int rank, int world_size) {
+    struct job_rank self = {rank, world_size, rank, world_size};
     const char *advice = "use duet_spawn or duet run, or give rank and world_size";
     if (rank < 0 || world_size <= 0)
-        CHECK(rpc->beyond ? read_place_anywhere(&place, advice) : read_place(&place, advice));
-    if (place.world < 1 || place.world > MOST_WORKERS || place.rank < 0 ||
-        place.rank >= place.world)
-        return fail(ERR_USAGE, "rpc: rank %d of %d workers: give 0 to n - 1 of 1 to %d", place.rank,
-                    place.world, MOST_WORKERS);
-    rpc->rank = rpc->life.self = place.rank;
-    rpc->world = place.world;
+        CHECK(rpc->beyond ? read_job_rank_anywhere(&self, advice) : read_job_rank(&self, advice));
+    if (self.world < 1 || self.world > MOST_WORKERS || self.rank < 0 || self.rank >= self.world)
+        return fail(ERR_USAGE, "rpc: rank %d of %d workers: give 0 to n - 1 of 1 to %d", self.rank,
+                    self.world, MOST_WORKERS);
+    rpc->rank = rpc->life.self = self.rank;
+    rpc->world = self.world;
     return OK;
 }
 
 static int start(duet_rpc *rpc, int rank, int world_size, const struct duet_rpc_options *o) {
     CHECK(choose_transport(rpc, o));
-    CHECK(find_place(rpc, rank, world_size));
+    CHECK(find_rank(rpc, rank, world_size));
     CHECK(add_functions(rpc, o->functions, o->function_count));
     CHECK(rendezvous(rpc));
     CHECK(links_start(rpc));

@@ -8,7 +8,7 @@
 
 /* ---- parameters with other gradients ---- */
 
-static void place_grads(struct duet_params *shadow, float *arena) {
+static void set_grads(struct duet_params *shadow, float *arena) {
     shadow->set.grads = arena;
     for (int i = 0; i < shadow->set.count; i++) {
         struct param *p = &shadow->set.param[i];
@@ -30,7 +30,7 @@ int shadow_params(struct duet_params *out, duet_params *params) {
         return fail(ERR_MEMORY, "autograd: out of host memory for %zu parameters", count);
     }
     memcpy(out->set.param, params->set.param, count * sizeof *out->set.param);
-    place_grads(out, NULL);
+    set_grads(out, NULL);
     return OK;
 }
 
@@ -40,7 +40,7 @@ int shadow_grads(struct duet_params *shadow) {
     int count = (int)shadow->set.grad_count;
     struct device *device = shadow->set.device;
     CHECK(device_alloc(device, (void **)&arena, (size_t)count * sizeof *arena, MEM_GRADS));
-    place_grads(shadow, arena);
+    set_grads(shadow, arena);
     const struct tensor all = tensor_plain(arena, DTYPE_F32, 1, &count);
     return tensor_zero(device, &all);
 }

@@ -12,14 +12,14 @@ struct local {
     duet_params *params;
     char *chosen; /* [parameter] 1: the caller listed it */
     duet_optimizer *optimizer;
-    struct duet_params place; /* only for their device: `params` may be freed by then */
+    struct duet_params kept; /* only for their device: `params` may be freed by then */
     struct local *next;
 };
 
 static void optimizers_free(void *object) {
     for (struct local *l = object, *next; l; l = next) {
         next = l->next;
-        if (l->optimizer) l->optimizer->params = &l->place;
+        if (l->optimizer) l->optimizer->params = &l->kept;
         duet_optimizer_free(l->optimizer);
         free(l->chosen);
         free(l);
@@ -40,7 +40,7 @@ static int choose(struct local **locals, duet_params *params, int i,
         l->next = *locals;
         *locals = l;
         l->params = params;
-        l->place.set.device = params->set.device;
+        l->kept.set.device = params->set.device;
         l->chosen = calloc((size_t)params->set.count + 1, 1);
         if (!l->chosen) return fail(ERR_MEMORY, "optimizer: out of host memory");
         CHECK(duet_optimizer_create(&l->optimizer, params, options));

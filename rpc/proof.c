@@ -131,7 +131,7 @@ int worker_name_check(const char *name) {
 }
 
 int hello_check(const struct hello *hello, const struct hello *own) {
-    if (!memchr(hello->name, 0, HELLO_NAME) || !memchr(hello->place, 0, PLACE_BYTES))
+    if (!memchr(hello->name, 0, HELLO_NAME) || !memchr(hello->address, 0, HELLO_ADDRESS))
         return fail(ERR_USAGE, "rpc: init: the hello of rank %d: unterminated string", hello->rank);
     CHECK(worker_name_check(hello->name));
     if (hello->world != own->world)

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 enum { HELLO_MAGIC = 0x48505244, WIRE_VERSION = 11 };
-enum { HELLO_NAME = 128, PLACE_BYTES = 64, NONCE_BYTES = 32, PROOF_BYTES = 32 };
+enum { HELLO_NAME = 128, HELLO_ADDRESS = 64, NONCE_BYTES = 32, PROOF_BYTES = 32 };
 
 struct opening {
     uint32_t magic, version;    /* in the machine's byte order, so a mismatch fails here */
@@ -24,7 +24,7 @@ struct opening {
 struct hello {
     int32_t rank, world;
     char name[HELLO_NAME];
-    char place[PLACE_BYTES]; /* where it listens: "HOST:PORT"; "": nowhere, or where all know */
+    char address[HELLO_ADDRESS]; /* where it listens: "HOST:PORT"; "": nowhere, or where all know */
 };
 
 /* ERR_USAGE: the peer is not a worker, or has another version. */

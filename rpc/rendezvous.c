@@ -181,14 +181,14 @@ static int serve_door(struct meeting *m) {
 /* Listens where the others will find this worker; it has reached rank 0 by this socket. */
 static int listen_beside(struct meeting *m, int fd) {
     duet_rpc *rpc = m->rpc;
-    char *place = m->roll.worker[rpc->rank].place;
+    char *address = m->roll.worker[rpc->rank].address;
     if (m->listener >= 0 || rpc->rank == rpc->world - 1) return OK;
     if (!rpc->beyond)
-        name_inside(rpc, rpc->rank, place, PLACE_BYTES);
+        name_inside(rpc, rpc->rank, address, HELLO_ADDRESS);
     else
-        CHECK(socket_place(fd, 1, place, PLACE_BYTES));
-    CHECK(socket_listen(&m->listener, rpc->beyond, place));
-    return rpc->beyond ? socket_place(m->listener, 0, place, PLACE_BYTES) : OK;
+        CHECK(socket_address(fd, 1, address, HELLO_ADDRESS));
+    CHECK(socket_listen(&m->listener, rpc->beyond, address));
+    return rpc->beyond ? socket_address(m->listener, 0, address, HELLO_ADDRESS) : OK;
 }
 
 /* Why init must fail: it has waited for `who` in vain. */
@@ -200,7 +200,7 @@ static int came_late(const struct meeting *m, const char *who) {
 
 /* Repeats until a peer that knows the secret answers. */
 static int dial(struct meeting *m, int rank) {
-    const char *address = rank ? m->roll.worker[rank].place : m->first;
+    const char *address = rank ? m->roll.worker[rank].address : m->first;
     char who[32];
     while (now_ns() < m->deadline) {
         struct hello theirs;

@@ -124,7 +124,7 @@ int socket_read(int fd, void *out, size_t bytes, int64_t deadline) {
     return OK;
 }
 
-int socket_place(int fd, int any_port, char *place, size_t bytes) {
+int socket_address(int fd, int any_port, char *address, size_t bytes) {
     struct sockaddr_storage own;
     socklen_t length = sizeof own;
     char host[INET6_ADDRSTRLEN] = "", port[8] = "";
@@ -132,7 +132,7 @@ int socket_place(int fd, int any_port, char *place, size_t bytes) {
         getnameinfo((struct sockaddr *)&own, length, host, sizeof host, port, sizeof port,
                     NI_NUMERICHOST | NI_NUMERICSERV))
         return fail(ERR_FAILED, "rpc: a socket's own address cannot be found");
-    snprintf(place, bytes, own.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host,
+    snprintf(address, bytes, own.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host,
              any_port ? "0" : port);
     return OK;
 }

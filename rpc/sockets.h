@@ -16,6 +16,6 @@ int socket_accept(int listener, int beyond);
  * the message is for an opening. */
 int socket_read(int fd, void *out, size_t bytes, int64_t deadline);
 /* The "HOST:PORT" of this end; with any_port 1 the port is 0. */
-int socket_place(int fd, int any_port, char *place, size_t bytes);
+int socket_address(int fd, int any_port, char *address, size_t bytes);
 
 #endif

@@ -58,7 +58,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.masked = masked
         self.words = nn.Embedding(vocabulary, width)
-        self.places = nn.Embedding(positions, width)
+        self.positions = nn.Embedding(positions, width)
         self.norm = nn.LayerNorm(width)
         self.block = nn.ModuleList(Block(width, heads, not masked) for _ in range(layers))
         if masked:
@@ -67,8 +67,8 @@ class Transformer(nn.Module):
             self.head.bias = nn.Parameter(torch.empty(vocabulary))
 
     def forward(self, tokens):
-        places = self.places(tokens)
-        x = self.words(tokens) + places
+        indices = self.positions(tokens)
+        x = self.words(tokens) + indices
         x = F.dropout(self.norm(x) if self.masked else x, 0.1)
         for block in self.block:
             x = block(x)

@@ -51,12 +51,12 @@ static int make(struct params_sync *s, const struct syncbn_config *config) {
 }
 
 int syncbn_convert(duet_params *params, struct comm *comm, struct announcer *group, int segments,
-                   int place) {
+                   int segment) {
     const struct syncbn_config config = {.comm = comm,
                                          .group = group,
                                          .device = params->set.device,
                                          .segments = segments,
-                                         .place = place,
+                                         .segment = segment,
                                          .channels = most_channels(&params->set)};
     struct params_sync *s = calloc(1, sizeof *s);
     int code = s ? make(s, &config) : fail(ERR_MEMORY, "SyncBatchNorm: out of host memory");
@@ -69,7 +69,7 @@ int syncbn_convert(duet_params *params, struct comm *comm, struct announcer *gro
     return OK;
 }
 
-static int check(const duet_params *params, const duet_group *group) {
+static int check_convert(const duet_params *params, const duet_group *group) {
     if (!group || !params)
         return fail(ERR_USAGE, "SyncBatchNorm: no %s given",
                     group ? "parameters were" : "group was");
@@ -91,7 +91,7 @@ static int convert(duet_params *params, struct group *group) {
 }
 
 int duet_convert_sync_batchnorm(duet_params *params, duet_group *group) {
-    CHECK(check(params, group));
+    CHECK(check_convert(params, group));
     int code = convert(params, (struct group *)group);
     if (code) comm_abort(group_comm((struct group *)group), code, error_message());
     return code;

@@ -75,7 +75,7 @@ static int init(struct syncbn *s, struct tape_exchange *exchange) {
     CHECK(allreduce_init(&s->collectives, c->comm, c->device, &config));
     CHECK(allreduce_register(s->collectives, (float *)s->parts, count));
     *exchange = (struct tape_exchange){.segments = c->segments,
-                                       .place = c->place,
+                                       .segment = c->segment,
                                        .parts = take_parts,
                                        .gather = gather,
                                        .context = s};

@@ -14,7 +14,7 @@ struct syncbn_config {
     struct announcer *group; /* the group that counts its calls; NULL: the command's */
     struct device *device;
     int segments; /* V over all ranks; rank r holds those with v mod world size = r */
-    int place;    /* index of the one segment of a program's tape; -1: use each segment's v */
+    int segment;  /* index of the one segment of a program's tape; -1: use each segment's v */
     int channels; /* the largest number in any layer */
 };
 
@@ -28,8 +28,8 @@ int syncbn_init(struct syncbn **out, const struct syncbn_config *config,
 void syncbn_free(struct syncbn *syncbn);
 
 /* The same for a duet_params: every pass with it uses the exchange, and it frees the exchange.
- * group and place are as above; segments is V. With one rank nothing is exchanged. */
+ * group and segment are as above; segments is V. With one rank nothing is exchanged. */
 int syncbn_convert(duet_params *params, struct comm *comm, struct announcer *group, int segments,
-                   int place);
+                   int segment);
 
 #endif

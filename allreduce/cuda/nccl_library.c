@@ -10,7 +10,7 @@ static const struct library_function functions[] = {NCCL_FUNCTIONS(LIBRARY_ROW)}
 
 enum { SHARES_GPUS_FROM = 23000 }; /* version 2.30 */
 
-static const struct library_place place = {
+static const struct library_source source = {
     .title = "NCCL",
     .variable = "DUET_NCCL",
     .file = NCCL_FILE, /* defined in mk/cuda.mk */
@@ -19,14 +19,14 @@ static const struct library_place place = {
 };
 
 int nccl_load(struct nccl_table *nccl, int *version) {
-    CHECK(library_load(&place, functions, sizeof functions / sizeof *functions, nccl));
+    CHECK(library_load(&source, functions, sizeof functions / sizeof *functions, nccl));
     *version = 0;
     nccl->ncclGetVersion(version);
     if (*version / 10000 == NCCL_MAJOR) return OK;
     return fail(ERR_USAGE,
                 "%s: the library found is of version code %d: this program was built for %d.x: set "
                 "%s to one of that version, or %s",
-                place.title, *version, NCCL_MAJOR, place.variable, place.instead);
+                source.title, *version, NCCL_MAJOR, source.variable, source.instead);
 }
 
 static const char *version_text(int version, char text[24]) {

@@ -202,7 +202,7 @@ DUET_HD void spin_fetch(void *to, const void *from, uint32_t word) {
 /* Copies the rank and step 0 into the block. Only `failed` in the rank's state may change
  * meanwhile; the rest changes when all channels have reached spin_leave. */
 DUET_HD void spin_enter(struct spin_rank *rank, const struct spin_plan *plan,
-                        struct spin_shared *shared, struct place at) {
+                        struct spin_shared *shared, struct thread_index at) {
     for (uint32_t word = at.thread; word < RANK_WORDS; word += at.threads)
         if (word >= sizeof(struct spin_state) / 4) spin_fetch(&shared->me, rank, word);
     for (uint32_t word = at.thread; word < STEP_WORDS && plan->steps > 0; word += at.threads)
@@ -215,7 +215,7 @@ DUET_HD void spin_enter(struct spin_rank *rank, const struct spin_plan *plan,
 
 /* Makes the posts of turn i, the first half of phase 1. The last turn, `steps`, only posts. */
 DUET_HD void spin_post_all(struct spin_shared *shared, uint32_t i, uint32_t channel,
-                           struct place at) {
+                           struct thread_index at) {
     const struct spin_rank *me = &shared->me;
     for (uint32_t r = at.thread; r < (uint32_t)me->n && i > 0; r += at.threads)
         spin_post(me, &shared->step[(i + 2) % 3], channel, (int)r);
@@ -225,7 +225,7 @@ DUET_HD void spin_post_all(struct spin_shared *shared, uint32_t i, uint32_t chan
  * the block, in a different warp, fetch the next step meanwhile. */
 DUET_HD void spin_wait_all(const struct spin_call *c, struct spin_rank *rank,
                            const struct spin_plan *plan, struct spin_shared *shared, uint32_t steps,
-                           uint32_t i, uint32_t channel, struct place at) {
+                           uint32_t i, uint32_t channel, struct thread_index at) {
     const struct spin_rank *me = &shared->me;
     const struct plan_step *step = &shared->step[i % 3];
     for (uint32_t r = at.thread; r < (uint32_t)me->n && i < steps; r += at.threads) {
@@ -256,7 +256,8 @@ DUET_HD void spin_leave(struct spin_state *state, const struct spin_plan *plan, 
 #define BLOCK_PART(at) BLOCK_PHASE(at)
 #endif
 
-DUET_BLOCK void k_spin(const struct spin_call *c, struct spin_shared *shared, struct place at) {
+DUET_BLOCK void k_spin(const struct spin_call *c, struct spin_shared *shared,
+                       struct thread_index at) {
     struct spin_rank *rank = c->rank;
     const struct spin_plan *plan = c->plan;
     const struct sum_part part = {at.block, c->channels};
@@ -276,7 +277,7 @@ DUET_BLOCK void k_spin(const struct spin_call *c, struct spin_shared *shared, st
         if (shared->failed[i % 2]) break;
         if (i == steps || shared->step[i % 3].length == 0) continue;
         BLOCK_PHASE(at) {
-            struct place alone = {0, 1, at.thread, at.threads};
+            struct thread_index alone = {0, 1, at.thread, at.threads};
             sum_run(&shared->sum, part, alone);
         }
     }

@@ -5,7 +5,7 @@
 static __global__ void __launch_bounds__(SPIN_THREADS, 2)
     spin_kernel(const __grid_constant__ struct spin_call p) {
     __shared__ struct spin_shared shared;
-    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
+    struct thread_index at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
     DUET_BLOCK_KERNEL(at);
     k_spin(&p, &shared, at);
 }

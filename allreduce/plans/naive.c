@@ -23,14 +23,14 @@
 #include "base/fold.h"
 
 /* Term r > 0 of the present slice is in rank 0's scratch; term 0 in its data. */
-static size_t place_in_scratch(int r, size_t slice) {
+static size_t scratch_offset(int r, size_t slice) {
     return (size_t)(r - 1) * slice;
 }
 
 static void take_inputs(struct plan *plan, struct range part, size_t slice) {
     for (int r = 1; r < plan->n; r++) {
         struct plan_step take = copy_from(r, part, rank_bit(0));
-        to_scratch(&take, place_in_scratch(r, slice));
+        to_scratch(&take, scratch_offset(r, slice));
         take.scale = PLAN_SCALE_SOURCE;
         if (part.offset == 0) await(&take, rank_bit(r), PLAN_READY, 1);
         add_step(plan, take);
@@ -42,8 +42,8 @@ static void add_terms(struct plan *plan, struct range part, size_t slice) {
     uint8_t scale = PLAN_SCALE_DEST;
     for (struct fold f = fold_begin(plan->n); fold_next(&f);) {
         struct plan_step add = reduce_from(0, part, rank_bit(0));
-        from_scratch(&add, place_in_scratch(f.from, slice));
-        if (f.to > 0) to_scratch(&add, place_in_scratch(f.to, slice));
+        from_scratch(&add, scratch_offset(f.from, slice));
+        if (f.to > 0) to_scratch(&add, scratch_offset(f.to, slice));
         add.scale = scale;
         add_step(plan, add);
         scale = 0;

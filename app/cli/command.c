@@ -134,20 +134,20 @@ static int check_own(const struct duet_model *own) {
  * times side by side without any warning. */
 static int check_not_a_rank(const char *command) {
     static const char *const training[] = {"demo", "train", "compare", "profile", "scale"};
-    struct place place;
+    struct job_rank self;
     int trains = 0, spread;
     CHECK(network_is_wanted(network_by_mpi, &spread));
     if (spread && strcmp(command, "demo") && strcmp(command, "scale")) return OK;
     for (size_t i = 0; i < sizeof training / sizeof *training; i++)
         trains |= !strcmp(command, training[i]);
-    if (!trains || !environment_is_of_a_rank() || read_place_anywhere(&place, "") ||
-        place.world == 1)
+    if (!trains || !environment_is_of_a_rank() || read_job_rank_anywhere(&self, "") ||
+        self.world == 1)
         return OK;
     return fail(
         ERR_USAGE,
         "%s %s: this process is rank %d of %d that another program started, and the command "
         "starts its own ranks: start it once, with --devices %d",
-        program_name(), command, place.rank, place.world, place.world);
+        program_name(), command, self.rank, self.world, self.world);
 }
 
 static int run_command(int argc, char **argv, const struct duet_model *own) {

@@ -12,7 +12,7 @@
 #include "train/spread.h"
 
 /* Prints what is about to be trained. */
-static void describe(const struct run_config *config) {
+static void describe_config(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
     struct text text = {""};
     char virtual[16] = "off", share[32];
@@ -85,7 +85,7 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     config.spans = run_keeps_spans(&config);
     config.stoppable = 1;
     CHECK_GOTO(record_new(&record), code, done);
-    describe(&config);
+    describe_config(&config);
     code = job_run(&config, record, &result);
     if (code && !result.unwritten && !result.stopped) goto done;
     failures_add(&all, code); /* a failure of one file must not prevent the other */

@@ -87,8 +87,8 @@ static int read_keys(const struct line *l, const struct key *keys, int count, ch
 static const double LEAST = 1e-6, MOST = 1e6;
 
 /* The slot for an entry: that of an entry with the same name, which it replaces, or a new one. */
-static int place(const struct line *l, void *list, size_t each, int *count, int most,
-                 const void *entry, void **out) {
+static int add_or_replace(const struct line *l, void *list, size_t each, int *count, int most,
+                          const void *entry, void **out) {
     int i = 0;
     while (i < *count && strcmp((char *)list + (size_t)i * each, entry))
         i++;
@@ -110,7 +110,7 @@ static int read_gpu(struct hardware *h, const struct line *l) {
     CHECK(read_keys(l, keys, sizeof keys / sizeof *keys, g.name));
     if (!g.half) g.half = 2 * g.tensor;
     if (!g.fp32 || !g.gbs || !g.gib) return refuse(l, g.name, "a GPU needs fp32, gbs and gib");
-    return place(l, h->gpu, sizeof g, &h->gpus, HARDWARE_GPUS, &g, &unused);
+    return add_or_replace(l, h->gpu, sizeof g, &h->gpus, HARDWARE_GPUS, &g, &unused);
 }
 
 static int read_link(struct hardware *h, const struct line *l) {
@@ -120,7 +120,7 @@ static int read_link(struct hardware *h, const struct line *l) {
     void *unused;
     CHECK(read_keys(l, keys, 2, s.name));
     if (!s.gbs) return refuse(l, s.name, "a link needs gbs");
-    return place(l, h->link, sizeof s, &h->links, HARDWARE_LINKS, &s, &unused);
+    return add_or_replace(l, h->link, sizeof s, &h->links, HARDWARE_LINKS, &s, &unused);
 }
 
 /* Every entry begins with its name. */
@@ -193,7 +193,8 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
     }
     if (*m.gpu) CHECK(hardware_find_gpu(h, where(l, "gpu", what), m.gpu, &gpu));
     h->nodes = 0;
-    return place(l, h->machine, sizeof m, &h->machines, HARDWARE_MACHINES, &m, (void **)out);
+    return add_or_replace(l, h->machine, sizeof m, &h->machines, HARDWARE_MACHINES, &m,
+                          (void **)out);
 }
 
 /* ---- joins ---- */

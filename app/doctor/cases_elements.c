@@ -71,7 +71,7 @@ static const int hashed[][3] = {{1, 3, 4},    {3, 3, 4},    {255, 3, 4},
 
 static void set_loss_sum(struct op_case *c) {
     c->step.row = 2;
-    c->a.p.loss = (struct loss_args){.column = 1, .places = c->row};
+    c->a.p.loss = (struct loss_args){.column = 1, .positions = c->row};
 }
 
 static int fill_loss_sum(struct op_case *c) {

@@ -153,9 +153,9 @@ static void set_along(struct op_case *c) {
 /* Few elements, so that several indices share one; some without index; some out of range. */
 static int fill_along(struct op_case *c) {
     static const float none[] = {-1, 0.5f, 3e9f};
-    float *place = tensor_f32(&c->a.in[1]);
+    float *index = tensor_f32(&c->a.in[1]);
     for (size_t n = 0; n < tensor_count(&c->a.in[1]); n++)
-        place[n] = n % 9 == 4   ? (float)(c->dim['C'] + (int)(n % 3))
+        index[n] = n % 9 == 4   ? (float)(c->dim['C'] + (int)(n % 3))
                    : n % 9 == 7 ? none[n % 3]
                                 : (float)case_index(c, c->dim['C']);
     return OK;

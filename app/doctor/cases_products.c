@@ -115,7 +115,7 @@ static const int conv_host[][8] = {
 };
 
 /* On GPUs the number of samples also decides which kernel computes a product
- * (device/cuda/kernels/plan.h, device/cuda/kernels/planes.h). These are the layers with batches of
+ * (device/cuda/kernels/plan.h, device/cuda/kernels/conv_planes.h). These are the layers with batches of
  * the size that training uses, some of which use kernels that no case above uses. */
 static const int conv_large[][8] = {
     { 64, 20, 13, 13, 50, 5, 1, 0},

@@ -47,7 +47,7 @@ static void set_loss(struct op_case *c) {
     struct loss_args *p = &c->a.p.loss;
     *p = (struct loss_args){.reduction = reduction, .log_probabilities = c->turn};
     c->step.weight = 1.0f / 96;
-    if (reduction == REDUCE_MEAN && i) p->places = 7;
+    if (reduction == REDUCE_MEAN && i) p->positions = 7;
     if (reduction != REDUCE_NONE) c->without |= NO_IN(2);
     if (mse) {
         p->distance = (2 * i + i / 3) % 3;

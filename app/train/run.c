@@ -114,7 +114,7 @@ struct dataset_config run_dataset(const struct run_config *config) {
         .targets = loss_of_targets(o->loss),
         .binary = o->loss == DUET_BCE_WITH_LOGITS,
         .loss = loss_name(o->loss),
-        .places = model_places(config->model.name, o),
+        .positions = model_positions(config->model.name, o),
         .parts = graph ? graph->parts : NULL,
         .part_count = graph && graph_below(graph) ? graph->input_count : 0,
         .outline = config->dry,

@@ -55,12 +55,12 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
     const struct sample_shape *is = &set->shape, *first = &s->train_set.shape;
     const char *part = train ? "training" : "test";
     char text[2][SAMPLE_SHAPE_BYTES];
-    if (!set->outputs && dataset_answer_count(set) != (m->places ? m->places : 1))
+    if (!set->outputs && dataset_answer_count(set) != (m->positions ? m->positions : 1))
         return fail(
             ERR_USAGE,
             "--dataset: %s: %d labels per sample: model %s has scores for %d: move its classes to "
             "dimension 1, or try --dataset random",
-            set->name, dataset_answer_count(set), m->name, m->places ? m->places : 1);
+            set->name, dataset_answer_count(set), m->name, m->positions ? m->positions : 1);
     if (set->classes > model_label_classes(m))
         return fail(ERR_FAILED,
                     "%s labels of %s: up to %d: model %s has %d classes: give --classes %d", part,
@@ -129,7 +129,7 @@ static int agree_on_devices(const struct session *s, enum device_kind kind, int 
 
 static int open_devices(struct session *s, enum device_kind kind, int physical) {
     const struct run_config *c = s->config;
-    struct place place = {.local_world = 0};
+    struct job_rank self = {.local_world = 0};
     s->device_count = c->mode == MODE_DP ? s->devices : 1;
     s->first_device = s->rank;
     uint64_t usual = kind == DEVICE_CUDA  ? 0
@@ -140,13 +140,13 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     if (s->devices > physical && s->rank == 0 && !c->quiet && !c->unremarked && !c->hashes &&
         !comm_is_spread(s->comm))
         printf("%d devices share %d GPU%s\n", s->devices, physical, physical > 1 ? "s" : "");
-    if (comm_is_spread(s->comm)) CHECK(read_place_anywhere(&place, ""));
+    if (comm_is_spread(s->comm)) CHECK(read_job_rank_anywhere(&self, ""));
     for (int i = 0; i < s->device_count; i++) {
         uint64_t given = run_device_memory(c, s->first_device + i);
         struct device_config config = {.kind = kind,
                                        .devices = s->devices,
-                                       .local = place.local_rank,
-                                       .locals = place.local_world,
+                                       .local = self.local_rank,
+                                       .locals = self.local_world,
                                        .allow_tf32 = c->tf32,
                                        .math = c->cuda_math,
                                        .index = s->first_device + i,
@@ -215,7 +215,7 @@ static void describe_update(const struct run_config *c, struct run_record *r) {
     r->weight_decay = o.weight_decay;
 }
 
-static void describe(struct session *s) {
+static void describe_session(struct session *s) {
     const struct run_config *c = s->config;
     struct run_record *r = s->record;
     r->mode = c->mode;
@@ -307,7 +307,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
         s->largest_batch = loader_largest_batch(s->test_loader);
     s->segments_per_device =
         s->split.kind == SPLIT_CHUNKED ? 1 : s->split.virtual_devices / s->devices;
-    describe(s);
+    describe_session(s);
     s->strategy = strategies[config->mode];
     CHECK(s->strategy->open(s));
     /* DataParallel copies them to its other devices in each step */

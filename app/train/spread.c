@@ -19,13 +19,13 @@
 #include "train/trainer.h"
 
 int spread_begin(struct run_config *config) {
-    struct place place;
+    struct job_rank self;
     int wanted;
     CHECK(network_is_wanted(network_by_mpi, &wanted));
     if (!wanted) return OK;
-    CHECK(read_place_anywhere(&place, "start the ranks with mpirun"));
-    config->devices = place.world;
-    config->spread = 1 + place.rank;
+    CHECK(read_job_rank_anywhere(&self, "start the ranks with mpirun"));
+    config->devices = self.world;
+    config->spread = 1 + self.rank;
     return OK;
 }
 
@@ -45,19 +45,19 @@ static int check_compare(const struct run_config *config) {
 }
 
 int spread_check(struct run_config *config, enum spread_command command) {
-    struct place place;
+    struct job_rank self;
     if (!config->spread) return OK;
-    CHECK(read_place_anywhere(&place, ""));
-    if (config->devices != place.world)
+    CHECK(read_job_rank_anywhere(&self, ""));
+    if (config->devices != self.world)
         return fail(ERR_USAGE,
                     "--devices: %d, and mpirun has started %d ranks, each with a device: leave it "
                     "out",
-                    config->devices, place.world);
+                    config->devices, self.world);
     if (command == SPREAD_TRAIN && !mode_has_ranks(config->mode))
         return fail(ERR_USAGE,
                     "--mode %s: it is one process, and mpirun has started %d: on several machines "
                     "give --mode ddp or fsdp",
-                    mode_name(config->mode), place.world);
+                    mode_name(config->mode), self.world);
     if (*config->clock.gpu)
         return fail(ERR_USAGE,
                     "--gpu: its times are modelled in one process: leave mpirun out, and "

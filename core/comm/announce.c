@@ -26,7 +26,7 @@ union words {
     uint64_t word[WORDS];
 };
 
-static struct announcement *place(const struct announcer *a, int k, uint64_t number) {
+static struct announcement *slot_of(const struct announcer *a, int k, uint64_t number) {
     return &a->shown[k][number % ANNOUNCED];
 }
 
@@ -65,8 +65,8 @@ const char *comm_part(const char *collective) {
 
 /* "ALLREDUCE bucket 1 step 7, 5120 elements from element 64, direct", "BARRIER (start of epoch)";
  * of a group "#3 BROADCAST, 8 elements, float32, source 1" */
-static void describe(const struct announcer *a, uint64_t number, const union words *words,
-                     char *text, size_t bytes) {
+static void describe_call(const struct announcer *a, uint64_t number, const union words *words,
+                          char *text, size_t bytes) {
     const struct announced_call *call = &words->call;
     *text = 0;
     if (a->numbered) text_append(text, bytes, "#%llu ", (unsigned long long)number);
@@ -112,8 +112,8 @@ static const char *advice(const struct announced_call *mine, const struct announ
 static int mismatch(struct announcer *a, uint64_t number, int peer, const union words *mine,
                     const union words *theirs) {
     char text[BOARD_TEXT], my_call[192], their_call[192];
-    describe(a, number, mine, my_call, sizeof my_call);
-    describe(a, number, theirs, their_call, sizeof their_call);
+    describe_call(a, number, mine, my_call, sizeof my_call);
+    describe_call(a, number, theirs, their_call, sizeof their_call);
     snprintf(text, sizeof text,
              "Detected mismatch between collectives on ranks. Rank %d is running collective: %s, "
              "but Rank %d is running collective: %s: %s",
@@ -129,7 +129,7 @@ static int compare(struct announcer *a, uint64_t number, const union words *mine
     union words theirs;
     if (board_aborted(a->comm->board)) return OK;
     for (int k = 0; k < a->n; k++) {
-        if (k == a->me || !read_one(place(a, k, number), number, &theirs)) continue;
+        if (k == a->me || !read_one(slot_of(a, k, number), number, &theirs)) continue;
         if (memcmp(mine, &theirs, sizeof theirs)) return mismatch(a, number, k, mine, &theirs);
     }
     return OK;
@@ -164,7 +164,7 @@ int announcer_announce(struct announcer *a, const struct comm_call *call) {
     announced_fill(&mine.call, call);
     uint64_t signature = a->holds[number % ANNOUNCED] = announced_signature(&mine.call);
     a->tally = mixed(a->tally, signature);
-    publish(place(a, a->me, number), number, &mine);
+    publish(slot_of(a, a->me, number), number, &mine);
     return compare(a, number, &mine);
 }
 
@@ -172,11 +172,11 @@ void announcer_note(struct announcer *a, const struct announced_call *call, uint
     uint64_t number = ++a->number, *holds = &a->holds[number % ANNOUNCED];
     a->tally = mixed(a->tally, signature);
     if (*holds == signature) { /* the text is there already: the same call, ANNOUNCED calls ago */
-        __atomic_store_n(&place(a, a->me, number)->number, number, __ATOMIC_RELEASE);
+        __atomic_store_n(&slot_of(a, a->me, number)->number, number, __ATOMIC_RELEASE);
         return;
     }
     union words words = {.call = *call};
-    publish_later(place(a, a->me, number), number, &words);
+    publish_later(slot_of(a, a->me, number), number, &words);
     *holds = signature;
 }
 
@@ -186,13 +186,13 @@ static uint64_t oldest_shown(uint64_t number) {
 
 void announcer_show_all(struct announcer *a) {
     for (uint64_t k = oldest_shown(a->number); k <= a->number; k++)
-        __atomic_store_n(&place(a, a->me, k)->number, k, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&slot_of(a, a->me, k)->number, k, __ATOMIC_SEQ_CST);
 }
 
 int announcer_look_back(struct announcer *a, uint64_t number) {
     union words mine;
     for (uint64_t k = oldest_shown(number); k <= number; k++)
-        if (read_one(place(a, a->me, k), k, &mine)) CHECK(compare(a, k, &mine));
+        if (read_one(slot_of(a, a->me, k), k, &mine)) CHECK(compare(a, k, &mine));
     return OK;
 }
 

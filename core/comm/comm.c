@@ -52,7 +52,7 @@ static int was_closed(int world) {
 
 /* Finds the job's board. */
 static int find_job(struct comm *comm, const struct comm_options *options) {
-    struct place place;
+    struct job_rank self;
     const struct network_ops *by = options ? options->by : NULL;
     int meet = options && options->meet, spread = 0;
     if (options && options->name) {
@@ -62,10 +62,10 @@ static int find_job(struct comm *comm, const struct comm_options *options) {
     }
     if (!getenv("DUET_SHARED_FD")) CHECK(network_is_wanted(by, &spread));
     if (spread) return network_open(comm, by);
-    CHECK(read_place(&place, meet ? BY_RUN : BY_TRAIN));
-    comm->world = place.world;
-    comm->rank = place.rank;
-    int alone = meet && (!getenv("DUET_SHARED_FD") || was_closed(place.world));
+    CHECK(read_job_rank(&self, meet ? BY_RUN : BY_TRAIN));
+    comm->world = self.world;
+    comm->rank = self.rank;
+    int alone = meet && (!getenv("DUET_SHARED_FD") || was_closed(self.world));
     return alone ? meet_ranks(comm, NULL) : take_board(comm);
 }
 

@@ -71,7 +71,7 @@ static int read_tasks(const char *list, int *out) {
                 ON_NODES, list);
 }
 
-int read_place_anywhere(struct place *out, const char *advice) {
+int read_job_rank_anywhere(struct job_rank *out, const char *advice) {
     const char *const rank = name_in_use(RANKS), *const world = name_in_use(WORLDS);
     for (int i = 0; i < 2; i++)
         if (!getenv(i ? rank : world))
@@ -97,9 +97,9 @@ int environment_is_of_a_later_rank(void) {
     return environment_is_of_mpi() && local && atoi(local) > 0;
 }
 
-int environment_for_programs(const struct place *place) {
+int environment_for_programs(const struct job_rank *self) {
     const char *const names[] = {RANKS[0], WORLDS[0], LOCAL_RANKS[0], LOCAL_WORLDS[0]};
-    const int numbers[] = {place->rank, place->world, place->local_rank, place->local_world};
+    const int numbers[] = {self->rank, self->world, self->local_rank, self->local_world};
     for (int i = 0; i < 4; i++) {
         char text[16];
         snprintf(text, sizeof text, "%d", numbers[i]);
@@ -108,8 +108,8 @@ int environment_for_programs(const struct place *place) {
     return OK;
 }
 
-int read_place(struct place *out, const char *advice) {
-    CHECK(read_place_anywhere(out, advice));
+int read_job_rank(struct job_rank *out, const char *advice) {
+    CHECK(read_job_rank_anywhere(out, advice));
     int here = out->local_world, all = out->world;
     if (here == all) return OK;
     return fail(ERR_USAGE,
@@ -133,13 +133,13 @@ void describe_job(char *text, size_t bytes, const char **address, const char **p
 }
 
 int check_alone(void) {
-    struct place place;
-    if (!environment_is_of_a_rank() || read_place_anywhere(&place, "") || place.world == 1 ||
+    struct job_rank self;
+    if (!environment_is_of_a_rank() || read_job_rank_anywhere(&self, "") || self.world == 1 ||
         process_has_mapped((const char *const[]){"/memfd:" JOB_MEMORY, "/libmpi", NULL}))
         return OK;
     return fail(ERR_USAGE,
                 "devices: this is rank %d of %d that another program started, and it has joined no "
                 "process group, so each rank would run the whole program: start it alone; a rank "
                 "calls duet_group_init first, or opens its own device by duet_device_open",
-                place.rank, place.world);
+                self.rank, self.world);
 }

@@ -6,17 +6,18 @@
 
 #include <stddef.h>
 
-struct place {
+struct job_rank {
     int rank, world, local_rank, local_world;
 };
 
 /* ERR_USAGE names the variable that is missing, is not a number, or requests several machines;
  * `advice` ends the message about a missing one and says how to start the ranks. */
-int read_place(struct place *out, const char *advice);
-int read_place_anywhere(struct place *out, const char *advice); /* also accepts several machines */
+int read_job_rank(struct job_rank *out, const char *advice);
+int read_job_rank_anywhere(struct job_rank *out,
+                           const char *advice); /* also accepts several machines */
 
 /* 1: the environment has a rank or a number of ranks, so another program started this process as a
- * rank. If only one of the two is set, read_place names the other. */
+ * rank. If only one of the two is set, read_job_rank names the other. */
 int environment_is_of_a_rank(void);
 
 /* 1: mpirun or srun started this process, so its ranks may meet through MPI. */
@@ -26,7 +27,7 @@ int environment_is_of_mpi(void);
 int environment_is_of_a_later_rank(void);
 
 /* Sets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE if they are not set. */
-int environment_for_programs(const struct place *place);
+int environment_for_programs(const struct job_rank *self);
 
 /* Reads the variable `name`, from `least` to `most`. *out keeps its value if it is not set. */
 int environment_number(const char *name, int least, int most, int *out);

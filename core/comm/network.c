@@ -17,19 +17,19 @@
 
 int network_is_wanted(const struct network_ops *by, int *wanted) {
     const char *backend = getenv("DUET_BACKEND");
-    struct place place;
+    struct job_rank self;
     *wanted = 0;
     if (backend && strcmp(backend, "mpi"))
         return fail(ERR_USAGE, "environment variable DUET_BACKEND: %s: give mpi, or leave it out",
                     backend);
     if (!environment_is_of_a_rank()) return OK;
-    CHECK(read_place_anywhere(&place, "start the ranks with mpirun"));
-    *wanted = backend || (place.local_world < place.world && environment_is_of_mpi());
+    CHECK(read_job_rank_anywhere(&self, "start the ranks with mpirun"));
+    *wanted = backend || (self.local_world < self.world && environment_is_of_mpi());
     if (!*wanted || by) return OK;
     return fail(ERR_USAGE,
                 "%d of %d ranks are on this machine, and this Duet was built without MPI, which "
                 "moves bytes between machines: install libopenmpi-dev and build it again",
-                place.local_world, place.world);
+                self.local_world, self.world);
 }
 
 /* The ranks' first message to each other. */

@@ -26,7 +26,7 @@ void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_rea
 }
 
 /* "allreduce bucket 3 step 118", "barrier (start of epoch)" */
-static void describe(const struct wait *wait, char *text, size_t size) {
+static void describe_wait(const struct wait *wait, char *text, size_t size) {
     const struct comm_wait_reason *reason = &wait->reason;
     snprintf(text, size, "%s", reason->collective ? reason->collective : "wait");
     if (wait->what) text_append(text, size, " (%s)", wait->what);
@@ -180,7 +180,7 @@ int wait_poll(struct wait *wait, int64_t *slice_ns) {
     if (is_long) look_for_deaths(comm);
     int goes_on = !board_aborted(comm->board) && !gone && wait->left > 0;
     if (!goes_on || is_long) {
-        describe(wait, where, sizeof where);
+        describe_wait(wait, where, sizeof where);
         whereabouts_show(wait, where);
     }
     if (goes_on && is_long) tell_of_long_wait(wait, where);
@@ -194,7 +194,7 @@ int comm_check_call(struct comm *comm, const struct comm_wait_reason *reason) {
     char where[BOARD_WHERE];
     if (!comm_is_aborted(comm)) return comm_check(comm);
     wait_start(&call, comm, reason);
-    describe(&call, where, sizeof where);
+    describe_wait(&call, where, sizeof where);
     whereabouts_show(&call, where);
     return failure_of_job(comm, where);
 }

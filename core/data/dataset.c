@@ -40,7 +40,7 @@ static int classes_of(const struct dataset_config *c) {
 
 /* Numbers per answer in a random set. */
 static int answers_of(const struct dataset_config *c) {
-    return c->targets ? classes_of(c) : c->places ? c->places : 1;
+    return c->targets ? classes_of(c) : c->positions ? c->positions : 1;
 }
 
 int dataset_made_samples(const struct dataset_config *c) {
@@ -226,7 +226,7 @@ static int make_random(struct dataset *set, const struct dataset_config *c) {
                             .numbers = x,
                             .answers = y,
                             .outputs = c->targets ? (int)classes : 0,
-                            .places = c->targets ? 0 : c->places};
+                            .positions = c->targets ? 0 : c->positions};
     if (!x || !y) return no_memory(set);
     rng_seed(&rng, c->seed);
     if (draw_samples(&rng, x, count, sample_shape_count(&shape), c)) return no_memory(set);
@@ -300,7 +300,7 @@ int dataset_outline(struct dataset *set, const struct dataset_config *c, int tra
                             .shape = shape_of(c),
                             .classes = c->targets ? 0 : classes,
                             .outputs = c->targets ? classes : 0,
-                            .places = c->targets || kind != RANDOM ? 0 : c->places,
+                            .positions = c->targets || kind != RANDOM ? 0 : c->positions,
                             .outline = 1};
     if (kind == FILES) {
         set->count = train ? MNIST_TRAIN : MNIST_TEST;

@@ -26,9 +26,9 @@ struct dataset {
     void *owned[2];        /* the memory that dataset_free frees, of either kind */
     /* or numbers, which are used unchanged. */
     const float *numbers; /* (count, C, H, W); NULL: the set is bytes */
-    const void *answers;  /* labels I32 (count, places), or targets F32 (count, outputs) */
+    const void *answers;  /* labels I32 (count, positions), or targets F32 (count, outputs) */
     int outputs;          /* numbers per target; 0: the set has labels */
-    int places;           /* labels of a sample; 0: one */
+    int positions;        /* labels of a sample; 0: one */
     int ignored;          /* 1: some labels are LABEL_IGNORED, which do not count */
     /* Instead of arrays, a program's set may have a function that makes sample `index`: C*H*W bytes
      * or numbers, and its answer. Several threads may call it at once. It returns 0, or a code that
@@ -44,12 +44,12 @@ struct dataset {
 
 /* Numbers per answer: those of a target, or the labels. */
 static inline int dataset_answer_count(const struct dataset *set) {
-    return set->outputs ? set->outputs : set->places ? set->places : 1;
+    return set->outputs ? set->outputs : set->positions ? set->positions : 1;
 }
 
-/* Label number `place` of a sample, if the set has labels and is not an outline. */
-static inline int dataset_label(const struct dataset *set, int index, int place) {
-    size_t at = (size_t)index * (size_t)dataset_answer_count(set) + (size_t)place;
+/* Label number `position` of a sample, if the set has labels and is not an outline. */
+static inline int dataset_label(const struct dataset *set, int index, int position) {
+    size_t at = (size_t)index * (size_t)dataset_answer_count(set) + (size_t)position;
     return set->answers ? ((const int32_t *)set->answers)[at] : set->labels[at];
 }
 
@@ -84,10 +84,10 @@ struct dataset_config {
     int samples; /* training samples; default 60000 synthetic, 6400 random. The test part has a
                   * sixth as many, or none if random */
     /* For random, and for a file: */
-    int targets;      /* 1: targets in place of labels */
+    int targets;      /* 1: targets in position of labels */
     int binary;       /* 1: random targets are 1 where randn is above 0, else 0 */
     const char *loss; /* the loss's name in errors; NULL: mse or cross-entropy */
-    int places;       /* labels of a sample; 0: one */
+    int positions;    /* labels of a sample; 0: one */
     /* All parts of a sample, in order, if some numbers are integers. A file must match them. */
     const struct sample_part *parts;
     int part_count; /* 0: all numbers are from randn */
@@ -132,7 +132,7 @@ struct sample_shape dataset_shape(const struct dataset_config *config);
  *     samples = torch.randn(count, C, H, W)              or torch.randint(0, below, ...), part
  *               after part if a sample has several
  *     labels  = torch.randint(0, classes, (count,))      or targets = torch.randn(count, classes)
- *               torch.randint(0, classes, (count, places)) for several per sample
+ *               torch.randint(0, classes, (count, positions)) for several per sample
  *
  * data/dataset_tensors.c reads a file of tensors.
  *

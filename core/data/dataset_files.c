@@ -92,36 +92,36 @@ static int not_found(const struct dataset_config *config, const char *name) {
 }
 
 /* Where files are searched if no folder was named. */
-static const char *const places[] = {"data", "datasets", "/usr/share/datasets"};
-enum { PLACES = sizeof places / sizeof *places };
+static const char *const folders[] = {"data", "datasets", "/usr/share/datasets"};
+enum { FOLDERS = sizeof folders / sizeof *folders };
 
 static const char *name_of(const struct dataset_config *config) {
     return !strcmp(config->name, names[0]) ? names[0] : names[1]; /* static storage */
 }
 
 /* Folder i of those where the set may be; NULL: there are no more. */
-static const char *folder_of(const struct dataset_config *config, int i, char place[64]) {
-    if (config->folder || i >= PLACES) return i ? NULL : config->folder;
-    snprintf(place, 64, "%s/%s", places[i], name_of(config));
-    return place;
+static const char *folder_of(const struct dataset_config *config, int i, char text[64]) {
+    if (config->folder || i >= FOLDERS) return i ? NULL : config->folder;
+    snprintf(text, 64, "%s/%s", folders[i], name_of(config));
+    return text;
 }
 
 int dataset_files(struct dataset *set, const struct dataset_config *config, int train) {
     const char *name = name_of(config), *folder;
-    char place[64];
+    char text[64];
     int found = 0;
-    for (int i = 0; !found && (folder = folder_of(config, i, place)); i++)
+    for (int i = 0; !found && (folder = folder_of(config, i, text)); i++)
         CHECK(open_in(set, name, folder, train, &found));
     return found ? OK : not_found(config, name);
 }
 
 struct sample_shape dataset_files_shape(const struct dataset_config *config) {
-    char path[PATH_BYTES], place[64];
+    char path[PATH_BYTES], text[64];
     const char *folder;
     struct sample_shape shape = {0};
     struct idx images = {0};
     int found = 0;
-    for (int i = 0; !found && (folder = folder_of(config, i, place)); i++)
+    for (int i = 0; !found && (folder = folder_of(config, i, text)); i++)
         found = find_file(path, folder, "train-images-idx3-ubyte");
     if (found && !idx_open(&images, path, 3))
         shape = (struct sample_shape){1, images.size[1], images.size[2]};

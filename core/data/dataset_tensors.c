@@ -222,7 +222,7 @@ static int make(struct reading *r, struct dataset *set, const struct dataset_con
                             .count = (int)r->x->shape[0],
                             .shape = shape_of(r->x, &c->shape),
                             .outputs = c->targets ? each : 0,
-                            .places = c->targets || each == 1 ? 0 : each,
+                            .positions = c->targets || each == 1 ? 0 : each,
                             .owned = {r->samples, r->labels},
                             .outline = c->outline};
     const void *samples = c->outline ? nothing : r->samples;

@@ -1,4 +1,4 @@
-/* Uploads batches ahead of the program; see uploads.h. The places are a ring. `count` of them are
+/* Uploads batches ahead of the program; see uploads.h. The slots are a ring. `count` of them are
  * in use, in order of batches; `first` holds the program's batch, if any (`held`). */
 #include "data/uploads.h"
 
@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 
-enum { PLACES = 3 };
+enum { SLOTS = 3 };
 
-struct place {
+struct slot {
     struct duet_tensor samples, answers; /* the batch's tensors, in memory for the largest one */
     struct event *loaded, *used;
     struct batch *batch; /* the batch that the copy reads; NULL: this slot is free */
@@ -16,7 +16,7 @@ struct place {
 
 struct uploads {
     struct device *device;
-    struct place place[PLACES];
+    struct slot slot[SLOTS];
     int first, count, held;
 };
 
@@ -27,8 +27,7 @@ static int make_tensor(struct duet_tensor *out, struct device *device, enum dtyp
     return device_alloc(device, &out->t.data, tensor_bytes(&out->t), MEM_INPUT);
 }
 
-static int make_place(struct place *p, struct device *device, const duet_dataset *set,
-                      int samples) {
+static int make_slot(struct slot *p, struct device *device, const duet_dataset *set, int samples) {
     const struct sample_shape *s = &set->set.shape;
     const int x[] = {samples, s->channels, s->height, s->width}, y[] = {samples, set->set.outputs};
     CHECK(make_tensor(&p->samples, device, DTYPE_F32, 1 + set->rank, x));
@@ -42,8 +41,8 @@ int uploads_new(struct uploads **out, struct device *device, const duet_dataset 
     if (!u) return fail(ERR_MEMORY, "loader: out of host memory");
     u->device = device;
     int code = OK;
-    for (int i = 0; i < PLACES && !code; i++)
-        code = make_place(&u->place[i], device, set, samples);
+    for (int i = 0; i < SLOTS && !code; i++)
+        code = make_slot(&u->slot[i], device, set, samples);
     if (code) {
         uploads_free(u);
         *out = NULL;
@@ -55,11 +54,11 @@ void uploads_free(struct uploads *u) {
     if (!u) return;
     stream_sync(device_copy(u->device));
     stream_sync(device_compute(u->device));
-    for (int i = 0; i < PLACES; i++) {
-        device_free(u->device, u->place[i].samples.t.data);
-        device_free(u->device, u->place[i].answers.t.data);
-        event_destroy(u->place[i].loaded);
-        event_destroy(u->place[i].used);
+    for (int i = 0; i < SLOTS; i++) {
+        device_free(u->device, u->slot[i].samples.t.data);
+        device_free(u->device, u->slot[i].answers.t.data);
+        event_destroy(u->slot[i].loaded);
+        event_destroy(u->slot[i].used);
     }
     free(u);
 }
@@ -78,7 +77,7 @@ void uploads_staging(struct device *device, struct loader_config *config) {
     config->context = device;
 }
 
-static int send(struct stream *copy, struct place *p, struct batch *batch) {
+static int send(struct stream *copy, struct slot *p, struct batch *batch) {
     const void *answers = batch->targets ? (const void *)batch->targets : batch->labels;
     p->batch = batch; /* from here on keep it until the copy is done */
     p->samples.t.dims[0] = p->answers.t.dims[0] = batch->segments.n;
@@ -90,12 +89,12 @@ static int send(struct stream *copy, struct place *p, struct batch *batch) {
 
 /* Releases the first batch: its copy is done, but the program's kernels may still run. */
 static int release(struct uploads *u, struct loader *loader) {
-    struct place *p = &u->place[u->first];
+    struct slot *p = &u->slot[u->first];
     int code = event_sync(p->loaded);
     if (code) stream_sync(device_copy(u->device)); /* after this nothing reads the batch */
     loader_release(loader, p->batch);
     p->batch = NULL;
-    u->first = (u->first + 1) % PLACES;
+    u->first = (u->first + 1) % SLOTS;
     u->count--;
     u->held = 0;
     return code;
@@ -103,7 +102,7 @@ static int release(struct uploads *u, struct loader *loader) {
 
 int uploads_drop(struct uploads *u, struct loader *loader) {
     int code = OK;
-    if (u->held) code = event_record(u->place[u->first].used, device_compute(u->device));
+    if (u->held) code = event_record(u->slot[u->first].used, device_compute(u->device));
     while (u->count)
         CHECK_KEEP(release(u, loader), code);
     return code;
@@ -111,11 +110,11 @@ int uploads_drop(struct uploads *u, struct loader *loader) {
 
 /* It waits only for the batch that the program requests. */
 static int fill(struct uploads *u, struct loader *loader) {
-    while (u->count < PLACES) {
+    while (u->count < SLOTS) {
         struct batch *batch;
         CHECK(u->count ? loader_try(loader, &batch) : loader_next(loader, &batch));
         if (!batch) return OK;
-        struct place *p = &u->place[(u->first + u->count) % PLACES];
+        struct slot *p = &u->slot[(u->first + u->count) % SLOTS];
         u->count++;
         CHECK(send(device_copy(u->device), p, batch));
     }
@@ -126,12 +125,12 @@ int uploads_next(struct uploads *u, struct loader *loader, struct batch **batch,
                  duet_tensor **samples, duet_tensor **answers) {
     *batch = NULL;
     if (u->held) {
-        CHECK(event_record(u->place[u->first].used, device_compute(u->device)));
+        CHECK(event_record(u->slot[u->first].used, device_compute(u->device)));
         CHECK(release(u, loader));
     }
     CHECK(fill(u, loader));
     if (!u->count) return OK;
-    struct place *p = &u->place[u->first];
+    struct slot *p = &u->slot[u->first];
     CHECK(stream_wait(device_compute(u->device), p->loaded));
     u->held = 1;
     *batch = p->batch;

@@ -171,7 +171,7 @@ struct loss_args {
     int reduction;             /* enum reduction */
     int distance;              /* MSE: enum distance */
     int column;                /* LOSS_SUM: column of the log */
-    int places;                /* rows per sample, which share its weight; 0: one */
+    int positions;             /* rows per sample, which share its weight; 0: one */
     int log_probabilities;     /* CROSS_ENTROPY: 1: x has log-probabilities, as in nll_loss */
     double smoothing;          /* CROSS_ENTROPY: share of the target for all classes, 0 to 1 */
     int ignores, ignore_index; /* ignores 1: rows with the label ignore_index do not count */

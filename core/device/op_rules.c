@@ -67,11 +67,11 @@ const char *rule_sum(enum op op, const struct op_args *a) {
     return a->p.sum.divide >= 1 ? NULL : "the divisor must be at least 1";
 }
 
-/* ---- places ---- */
+/* ---- computed indices ---- */
 
 const char *rule_along(enum op op, const struct op_args *a) {
-    int numbers = (op == OP_TAKE_ALONG ? a->out[0] : a->in[0]).dims[2], places = a->in[1].dims[2];
-    return places == 1 || places == numbers ? NULL : "give one index for all, or one for each";
+    int numbers = (op == OP_TAKE_ALONG ? a->out[0] : a->in[0]).dims[2], indices = a->in[1].dims[2];
+    return indices == 1 || indices == numbers ? NULL : "give one index for all, or one for each";
 }
 
 const char *rule_argsort(enum op op, const struct op_args *a) {

@@ -15,7 +15,7 @@
 
 enum { BUFFER_BYTES = 10 << 20 }; /* PyTorch's for broadcast_coalesced */
 
-/* The gradient of a var: a place among `grads`, or NONE. */
+/* The gradient of a var: an index of `grads`, or NONE. */
 enum { NONE = -1 };
 struct grad {
     uint64_t bytes;
@@ -53,7 +53,7 @@ static const duet_var *home_of(const duet_var *x) {
 }
 
 static int is_half(const struct autograd_memory *a, const duet_var *x) {
-    return a->config.half && home_of(x)->value.dtype == DTYPE_F32 && !a->full[home_of(x)->place];
+    return a->config.half && home_of(x)->value.dtype == DTYPE_F32 && !a->full[home_of(x)->index];
 }
 
 static uint64_t bytes_of(const struct autograd_memory *a, const duet_var *x) {
@@ -71,7 +71,7 @@ static void mark_full(struct autograd_memory *a) {
         int full = op_autocast(n->op) < 0;
         for (int k = 0; k < 3 && !op_autocast(n->op); k++)
             full |= of[k] && !is_half(a, of[k]);
-        if (home_of(n->y) == n->y) a->full[n->y->place] = (char)full;
+        if (home_of(n->y) == n->y) a->full[n->y->index] = (char)full;
     }
 }
 
@@ -92,7 +92,7 @@ static void save(struct autograd_memory *a, const struct node *n, const duet_var
     const duet_var *home = home_of(x);
     if (copies(a, n, x))
         hold(a, autograd_bytes(&x->value) / 2);
-    else if (!home->outside && !a->saved[home->place]++)
+    else if (!home->outside && !a->saved[home->index]++)
         hold(a, bytes_of(a, home));
 }
 
@@ -100,7 +100,7 @@ static void forget(struct autograd_memory *a, const struct node *n, const duet_v
     const duet_var *home = home_of(x);
     if (copies(a, n, x))
         release(a, autograd_bytes(&x->value) / 2);
-    else if (!home->outside && !--a->saved[home->place])
+    else if (!home->outside && !--a->saved[home->index])
         release(a, bytes_of(a, home));
 }
 
@@ -209,7 +209,7 @@ int autograd_memory_new(struct autograd_memory **out, duet_tape *t, duet_var *ro
 }
 
 int autograd_memory_saves(const struct autograd_memory *a, const duet_var *x) {
-    return a->saved[home_of(x)->place] > 0;
+    return a->saved[home_of(x)->index] > 0;
 }
 
 void autograd_memory_free(struct autograd_memory *a) {
@@ -245,7 +245,7 @@ static void release_grad(struct autograd_memory *a, int grad) {
 
 /* A second gradient is added to the first, in place if nobody else reads that. */
 static void arrive(struct autograd_memory *a, const duet_var *x, int grad) {
-    int *to = &a->grad_of[x->place];
+    int *to = &a->grad_of[x->index];
     if (*to == NONE) {
         *to = grad;
     } else if (a->grads[*to].refs == 1) {
@@ -289,7 +289,7 @@ static uint64_t half_grad(const struct param *p) {
 static void go_back(struct autograd_memory *a, const struct node *n) {
     struct autograd_rule rule = autograd_rule_of(n);
     uint64_t work = rule.work ? rule.work(n) : 0;
-    int dy = a->grad_of[n->y->place], gives_x2 = rule.gives & SPARES_X2;
+    int dy = a->grad_of[n->y->index], gives_x2 = rule.gives & SPARES_X2;
     int gives_x = rule.gives & SPARES_X || gives_as_view(n);
     if (has_relu(n)) { /* the relu goes first, then the sum passes its gradient to both */
         int before = grad_like(a, n->y);
@@ -315,7 +315,7 @@ static void go_back(struct autograd_memory *a, const struct node *n) {
 }
 
 void autograd_memory_backward(struct autograd_memory *a, uint64_t bytes, enum mem_cause cause) {
-    if (bytes) a->grad_of[a->root->place] = new_grad(a, bytes, cause);
+    if (bytes) a->grad_of[a->root->index] = new_grad(a, bytes, cause);
     for (int i = a->tape->node_count - 1; i >= 0; i--) {
         const struct node *n = &a->tape->nodes[i];
         if (!n->y->reached) continue;

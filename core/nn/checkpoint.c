@@ -74,7 +74,7 @@ static const char *const group_keys[OPTIMIZER_GROUPS] = {
     "lr.1", "lr.2",  "lr.3",  "lr.4",  "lr.5",  "lr.6",  "lr.7",  "lr.8",
     "lr.9", "lr.10", "lr.11", "lr.12", "lr.13", "lr.14", "lr.15", "lr.16"};
 
-static void describe(const struct duet_checkpoint *c, struct texts *t) {
+static void describe_entries(const struct duet_checkpoint *c, struct texts *t) {
     add_text(t, "format", "pt");
     add_text(t, "duet_checkpoint", CHECKPOINT_VERSION);
     add_integer(t, "step", c->step);
@@ -96,7 +96,7 @@ int duet_checkpoint_save(const struct duet_checkpoint *c, const char *file) {
     if (c->epoch < 0 || c->step < 0)
         return fail(ERR_USAGE, "save: epoch %d, step %" PRId64 ": both count from 0", c->epoch,
                     c->step);
-    describe(c, &texts);
+    describe_entries(c, &texts);
     return params_write(c->params, file, NULL,
                         &(struct params_extra){.optimizer = c->optimizer,
                                                .updates = c->optimizer ? c->optimizer->updates : 0,

@@ -23,7 +23,7 @@ static int zero_arena(struct param_set *set, float *arena, size_t count) {
 }
 
 /* Places the parameters that are frozen, or those that are not, in reverse registration order. */
-static void place(struct param_set *set, int frozen) {
+static void place_params(struct param_set *set, int frozen) {
     for (int i = set->count - 1; i >= 0; i--) {
         struct param *p = &set->param[i];
         if (p->spec->frozen != frozen) continue;
@@ -67,8 +67,8 @@ int param_set_init_apart(struct param_set *set, struct device *device,
         p->count = param_spec_count(p->spec);
         set->total_count += p->count;
     }
-    place(set, 0);
-    place(set, 1);
+    place_params(set, 0);
+    place_params(set, 1);
     show(set);
     if (set->arena_count <= INT32_MAX) return OK;
     int code =

@@ -224,7 +224,7 @@ static int end_backward(duet_tape *t) {
 
 /* Covers all tapes between which values have moved. The links come first: begin_backward may walk,
  * and could reach the memory of a freed tape. */
-static int backward(duet_tape *t, duet_var *root, const struct tensor *grad) {
+static int backward_from(duet_tape *t, duet_var *root, const struct tensor *grad) {
     duet_tape *at = t;
     CHECK(tape_check_links(t));
     do
@@ -292,7 +292,7 @@ int duet_backward(duet_tape *t, duet_var *root, const duet_tensor *given) {
     CHECK(refuse_remote(t, "duet_backward"));
     if (!root) return fail(ERR_USAGE, "backward: no loss was given");
     CHECK(start_of(t, &root, given, &grad));
-    return backward(t, root, grad.rank ? &grad : NULL);
+    return backward_from(t, root, grad.rank ? &grad : NULL);
 }
 
 int duet_backward_all(duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads,
@@ -328,6 +328,6 @@ int pass_backward(duet_tape *t, duet_var *const *roots, const duet_tensor *const
         root[i] = roots[i];
         CHECK(start_of(t, &root[i], grads[i], &grad[i]));
     }
-    return count == 1 ? backward(t, root[0], grad[0].rank ? &grad[0] : NULL)
-                      : backward(t, tape_join(t, root, grad, count), NULL);
+    return count == 1 ? backward_from(t, root[0], grad[0].rank ? &grad[0] : NULL)
+                      : backward_from(t, tape_join(t, root, grad, count), NULL);
 }

@@ -38,9 +38,9 @@ static int smaller_first(const void *a, const void *b) {
 }
 
 static double quantile(const int64_t *sorted, int count, double share) {
-    double place = share * (count - 1);
-    int below = (int)place, above = below + 1 < count ? below + 1 : below;
-    return (double)sorted[below] + (place - below) * (double)(sorted[above] - sorted[below]);
+    double rank = share * (count - 1);
+    int below = (int)rank, above = below + 1 < count ? below + 1 : below;
+    return (double)sorted[below] + (rank - below) * (double)(sorted[above] - sorted[below]);
 }
 
 void median_and_spread(int64_t *values, int count, int64_t *median, int64_t *spread) {

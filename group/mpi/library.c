@@ -17,7 +17,7 @@ static const char LIBRARY[] = "libmpi.so.40"; /* the same in Open MPI 3, 4 and 5
 #define OBJECT(type, name, symbol) {symbol, offsetof(struct mpi, name)},
 static const struct {
     const char *symbol;
-    size_t place;
+    size_t offset;
 } symbols[] = {MPI_FUNCTIONS(FUNCTION) MPI_OBJECTS(OBJECT)};
 
 int mpi_load(struct mpi *mpi) {
@@ -31,7 +31,7 @@ int mpi_load(struct mpi *mpi) {
         if (!symbol)
             return fail(ERR_USAGE, "MPI: %s has no %s: install Open MPI 4 or 5", LIBRARY,
                         symbols[i].symbol);
-        memcpy((char *)mpi + symbols[i].place, &symbol, sizeof symbol);
+        memcpy((char *)mpi + symbols[i].offset, &symbol, sizeof symbol);
     }
     return OK;
 }

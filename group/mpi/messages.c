@@ -11,15 +11,16 @@
 
 enum { SIGNAL = 1 }; /* a tag that no collective uses */
 
-static int describe(struct line *line, struct mailbox_head *head, const void *data, size_t bytes,
-                    MPI_Datatype *type) {
+static int describe_message(struct line *line, struct mailbox_head *head, const void *data,
+                            size_t bytes, MPI_Datatype *type) {
     struct mpi *mpi = &line->net->mpi;
     struct blocks all;
     CHECK(line_blocks(&all, 1, &bytes, 1));
-    const MPI_Aint places[] = {(MPI_Aint)head, (MPI_Aint)data};
+    const MPI_Aint displacements[] = {(MPI_Aint)head, (MPI_Aint)data};
     const MPI_Datatype types[] = {mpi->byte, mpi->byte};
     int lengths[] = {sizeof *head, all.count[0]};
-    CHECK(mpi_result(line->net, mpi->Type_create_struct(2, lengths, places, types, type), "MPI"));
+    CHECK(mpi_result(line->net, mpi->Type_create_struct(2, lengths, displacements, types, type),
+                     "MPI"));
     return mpi_result(line->net, mpi->Type_commit(type), "MPI");
 }
 
@@ -29,7 +30,8 @@ static int send(struct line *line, struct work *work, struct wait *wait) {
     MPI_Datatype type;
     MPI_Request request;
     struct mpi *mpi = &line->net->mpi;
-    CHECK(describe(line, &head, call->input, call->count * dtype_bytes(call->how.type), &type));
+    CHECK(describe_message(line, &head, call->input, call->count * dtype_bytes(call->how.type),
+                           &type));
     int result = mpi->Isend(MPI_BOTTOM, 1, type, call->peer, call->tag, line->comm, &request);
     mpi->Type_free(&type);
     return mpi_wait(line->net, result, &request, wait);
@@ -65,7 +67,7 @@ static int receive(struct line *line, struct work *work, struct wait *wait) {
     int fits = came == call->count * dtype_bytes(call->how.type);
     void *other = fits ? NULL : malloc(came + 1);
     if (!fits && !other) return fail(ERR_MEMORY, "recv: out of host memory: free some");
-    int code = describe(line, &head, fits ? call->output : other, came, &type);
+    int code = describe_message(line, &head, fits ? call->output : other, came, &type);
     if (!code) {
         int result = mpi->Imrecv(MPI_BOTTOM, 1, type, &message, &request);
         mpi->Type_free(&type);

@@ -78,9 +78,9 @@ int mpi_split(struct network *net, int member, int key, MPI_Comm *out) {
 /* For a nonblocking in-place sum Open MPI chooses an algorithm that takes twice as long as its
  * MPI_Allreduce. Two ranks had better exchange all data; more halve it step by step. A choice of
  * the user's is kept. */
-static int choose_sums(const struct place *place) {
+static int choose_sums(const struct job_rank *self) {
     const char *recursive_doubling = "4", *rabenseifner = "3";
-    const char *best = place->world == 2 ? recursive_doubling : rabenseifner;
+    const char *best = self->world == 2 ? recursive_doubling : rabenseifner;
     if (!setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", best, 0)) return OK;
     return fail(ERR_MEMORY, "communicator: out of host memory: free some memory");
 }
@@ -89,10 +89,10 @@ static int begin(void *context) {
     struct network *net = context;
     struct comm *comm = net->comm;
     struct mpi *mpi = &net->mpi;
-    struct place place;
+    struct job_rank self;
     int initialized = 0, threads = MPI_THREAD_SINGLE;
-    CHECK(read_place_anywhere(&place, "start the ranks with mpirun"));
-    CHECK(choose_sums(&place));
+    CHECK(read_job_rank_anywhere(&self, "start the ranks with mpirun"));
+    CHECK(choose_sums(&self));
     mpi->Initialized(&initialized);
     if (initialized)
         mpi->Query_thread(&threads); /* the program initialised MPI itself */
@@ -106,12 +106,12 @@ static int begin(void *context) {
     mpi->Comm_set_errhandler(mpi->world, mpi->returns);
     mpi->Comm_rank(mpi->world, &comm->rank);
     mpi->Comm_size(mpi->world, &comm->world);
-    if (place.world != comm->world)
+    if (self.world != comm->world)
         return fail(ERR_USAGE,
                     "MPI: %d ranks were started, and MPI knows of %d: srun --mpi=pmix, or the "
                     "mpirun of the same MPI",
-                    place.world, comm->world);
-    CHECK(environment_for_programs(&place));
+                    self.world, comm->world);
+    CHECK(environment_for_programs(&self));
     CHECK(mpi_split(net, 1, comm->rank, &net->job));
     return mpi_split(net, 1, comm->rank, &net->control);
 }

@@ -75,7 +75,7 @@ size_t output_at(const struct window_request *q, const struct pattern *p, int fr
     return at;
 }
 
-size_t place_of(const struct flow *f, size_t j, int b) {
+size_t part_offset(const struct flow *f, size_t j, int b) {
     return (j % HALVES * (f->pattern->parts ? (size_t)f->q->n : 1) + (size_t)b) * f->piece;
 }
 
@@ -102,7 +102,7 @@ void keep_own(const struct flow *f, size_t j) {
 static void read_shown(const struct flow *f, struct plan_step *step, uint64_t ranks, size_t j) {
     int slots = f->q->slots != 0;
     step->source_buffer = slots ? PLAN_SCRATCH : PLAN_DATA;
-    step->source_offset = place_of(f, j, f->pattern->parts ? f->q->rank : 0);
+    step->source_offset = part_offset(f, j, f->pattern->parts ? f->q->rank : 0);
     step->dest_buffer = PLAN_OUTPUT;
     if (!ranks) return;
     await(step, ranks, slots ? PLAN_SHOWN : PLAN_READY, j + 1);

@@ -54,7 +54,7 @@ size_t pieces_of(const struct flow *f, int from, int to);
  * of piece j of block b in a window or slot. */
 size_t input_at(const struct window_request *q, const struct pattern *p, int to);
 size_t output_at(const struct window_request *q, const struct pattern *p, int from);
-size_t place_of(const struct flow *f, size_t j, int b);
+size_t part_offset(const struct flow *f, size_t j, int b);
 
 void keep_own(const struct flow *f, size_t j);
 void take_piece(const struct flow *f, size_t j); /* from all ranks that show */

@@ -38,7 +38,7 @@ static void show_block(const struct flow *f, size_t j, int to, uint64_t readers)
     piece.offset += input_at(q, f->pattern, to);
     struct plan_step copy = copy_from(q->rank, piece, rank_bit(q->rank));
     copy.source_buffer = PLAN_INPUT;
-    copy.dest_offset = place_of(f, j, f->pattern->parts ? to : 0);
+    copy.dest_offset = part_offset(f, j, f->pattern->parts ? to : 0);
     if (readers && j >= HALVES) await(&copy, readers, PLAN_DONE, j + 1 - HALVES);
     if (readers) post(&copy, readers, PLAN_READY, j + 1);
     add_step(f->plan, copy);

@@ -128,7 +128,7 @@ const struct graph *graph_of(const struct duet_model *model);
 /* Returns the number of classes, or with targets the length of a target. The second returns the
  * labels per sample if it has several, else 0. */
 int graph_classes(const struct graph *g, int targets);
-int graph_places(const struct graph *g);
+int graph_positions(const struct graph *g);
 /* The upper bound of the first i64 input, such as tokens; 0: none. */
 int graph_below(const struct graph *g);
 

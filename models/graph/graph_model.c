@@ -66,7 +66,7 @@ static void add_tensor(duet_module *m, const struct graph_tensor *t) {
     if (i >= 0) model_of(m)->params[i].frozen = t->frozen;
 }
 
-static void describe(duet_module *m, void *context) {
+static void describe_graph(duet_module *m, void *context) {
     const struct graph *g = context;
     int targets = loss_of_targets(module_options(m)->loss), classes = graph_classes(g, targets),
         line = g->values[g->result].line;
@@ -82,8 +82,8 @@ static void describe(duet_module *m, void *context) {
             g->path, line, classes, module_options(m)->classes);
     module_fail(m, code);
     if (code) return;
-    model_of(m)->places = targets ? 0 : graph_places(g);
-    model_of(m)->classes = classes * (model_of(m)->places ? model_of(m)->places : 1);
+    model_of(m)->positions = targets ? 0 : graph_positions(g);
+    model_of(m)->classes = classes * (model_of(m)->positions ? model_of(m)->positions : 1);
     for (int i = 0; i < g->tensor_count; i++)
         add_tensor(m, &g->tensors[i]);
     for (int i = 0; i < g->node_count; i++)
@@ -167,7 +167,7 @@ static duet_var *result_of(struct graph_run *r) {
     const struct graph *g = r->graph;
     duet_tape *t = r->tape;
     duet_var *y = r->at[g->result].var;
-    if (!y || !t->model->places) return y && y->value.rank != 2 ? duet_flatten(t, y) : y;
+    if (!y || !t->model->positions) return y && y->value.rank != 2 ? duet_flatten(t, y) : y;
     int order[GRAPH_RANK] = {0}, rank = y->value.rank;
     for (int i = 1; i < rank; i++)
         order[i] = i < rank - 1 ? i + 1 : 1;
@@ -202,7 +202,7 @@ static duet_var *run(struct graph_run *r, duet_var *x) {
     return t->error ? NULL : result_of(r);
 }
 
-static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+static duet_var *graph_forward(duet_tape *t, duet_var *x, void *context) {
     const struct graph *g = context;
     struct graph_run r = {.tape = t, .graph = g, .samples = x ? x->value.dims[0] : 0};
     r.at = calloc((size_t)g->value_count + 1, sizeof *r.at);
@@ -222,8 +222,8 @@ void graph_make_model(struct graph *g) {
     int logs = at >= 0 && g->nodes[g->node_count - 1].y == g->result &&
                !strcmp(g->nodes[at].op->name, "log_softmax");
     g->model = (struct duet_model){.name = g->name,
-                                   .describe = describe,
-                                   .forward = forward,
+                                   .describe = describe_graph,
+                                   .forward = graph_forward,
                                    .loss = logs ? DUET_NLL : DUET_CROSS_ENTROPY,
                                    .context = g};
     model_file_name(g->path, "graph", g->name);
@@ -235,12 +235,12 @@ int graph_classes(const struct graph *g, int targets) {
     return targets ? numbers_of(s) : s->rank > 1 ? s->size[1] : 1;
 }
 
-int graph_places(const struct graph *g) {
+int graph_positions(const struct graph *g) {
     const struct graph_shape *s = &g->values[g->result].shape;
-    int places = 1;
+    int positions = 1;
     for (int i = 2; i < s->rank; i++)
-        places *= s->size[i];
-    return s->rank > 2 ? places : 0;
+        positions *= s->size[i];
+    return s->rank > 2 ? positions : 0;
 }
 
 int graph_below(const struct graph *g) {
@@ -251,7 +251,7 @@ int graph_below(const struct graph *g) {
 }
 
 const struct graph *graph_of(const struct duet_model *model) {
-    return model && model->forward == forward ? model->context : NULL;
+    return model && model->forward == graph_forward ? model->context : NULL;
 }
 
 /* ---- the checks ---- */

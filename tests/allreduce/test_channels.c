@@ -135,7 +135,7 @@ static int try_block(struct world *w, struct progress *p, int r, uint32_t b) {
         spin_layout(c, me, s, &block->shared.sum, peer);
     struct sum_part part = {b, w->channels};
     for (uint32_t t = 0; t < 64 && s->length > 0; t++)
-        sum_run(&block->shared.sum, part, (struct place){0, 1, t, 64});
+        sum_run(&block->shared.sum, part, (struct thread_index){0, 1, t, 64});
     for (int peer = 0; peer < w->n; peer++)
         spin_post(me, s, b, peer);
     if (++block->step == (uint32_t)plan->step_count) end_block(w, p, r);

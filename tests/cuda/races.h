@@ -16,7 +16,7 @@
 #include "device/cuda/kernels/log.h"
 #include "device/cuda/kernels/mse.h"
 #include "device/cuda/kernels/norm.h"
-#include "device/cuda/kernels/planes.h"
+#include "device/cuda/kernels/conv_planes.h"
 #include "device/cuda/kernels/recurrent.h"
 #include "device/op_table.h"
 #include "tests/core/device/kernels_common.h"
@@ -80,11 +80,11 @@ static inline void run_attention(enum op op, const struct op_args *args) {
         RUN_BLOCKS(attention_backward, &a, struct attention_shared, 3, ATTENTION_THREADS);
 }
 
-static inline void recurrent_forward_block(const void *r, void *shared, struct place at) {
+static inline void recurrent_forward_block(const void *r, void *shared, struct thread_index at) {
     (void)shared;
     k_recurrent_forward(r, at);
 }
-static inline void recurrent_backward_block(const void *r, void *shared, struct place at) {
+static inline void recurrent_backward_block(const void *r, void *shared, struct thread_index at) {
     (void)shared;
     k_recurrent_backward(r, at);
 }
@@ -144,23 +144,23 @@ struct product_call {
     int kind, tile;
     const struct product *p;
 };
-static inline void product_block(const void *param, void *shared, struct place at) {
+static inline void product_block(const void *param, void *shared, struct thread_index at) {
     const struct product_call *c = param;
     k_product(c->kind, c->tile, c->p, shared, at);
 }
-static inline void add_splits_thread(const void *param, struct place at) {
+static inline void add_splits_thread(const void *param, struct thread_index at) {
     const struct product_call *c = param;
     k_add_splits(c->kind, c->p, at);
 }
 
-/* In place of a tile: the kernels of planes.h. */
+/* In place of a tile: the kernels of conv_planes.h. */
 enum { PLANES = -1 };
 
 struct planes_call {
     int kind;
     const struct planes *q;
 };
-static inline void planes_block(const void *param, void *shared, struct place at) {
+static inline void planes_block(const void *param, void *shared, struct thread_index at) {
     const struct planes_call *c = param;
     k_planes(c->kind, c->q->p.k, c->q, shared, at);
 }

@@ -13,7 +13,7 @@
 
 enum { THREADS = 64 };
 
-static void in_order(const void *param, void *shared, struct place at) {
+static void in_order(const void *param, void *shared, struct thread_index at) {
     int *cell = shared, *out = *(int *const *)param;
     BLOCK_PHASE(at) {
         cell[at.thread] = (int)(at.thread + at.block);
@@ -25,7 +25,7 @@ static void in_order(const void *param, void *shared, struct place at) {
 
 /* Reads the neighbour's value in the phase in which it is written: that of the thread before, so
  * that it has been written already. */
-static void without_a_barrier(const void *param, void *shared, struct place at) {
+static void without_a_barrier(const void *param, void *shared, struct thread_index at) {
     int *cell = shared, *out = *(int *const *)param;
     BLOCK_PHASE(at) {
         cell[at.thread] = 1;
@@ -34,7 +34,7 @@ static void without_a_barrier(const void *param, void *shared, struct place at) 
 }
 
 /* The write of the next phase meets the reads of this one. */
-static void without_the_second_barrier(const void *param, void *shared, struct place at) {
+static void without_the_second_barrier(const void *param, void *shared, struct thread_index at) {
     int *cell = shared, *out = *(int *const *)param;
     BLOCK_PHASE(at) {
         cell[at.thread] = 1;
@@ -45,7 +45,7 @@ static void without_the_second_barrier(const void *param, void *shared, struct p
     }
 }
 
-static void two_blocks_at_one_element(const void *param, void *shared, struct place at) {
+static void two_blocks_at_one_element(const void *param, void *shared, struct thread_index at) {
     int *out = *(int *const *)param;
     (void)shared;
     BLOCK_PHASE(at) {
@@ -54,7 +54,7 @@ static void two_blocks_at_one_element(const void *param, void *shared, struct pl
 }
 
 /* Each block by itself is in order. */
-static void two_blocks_behind_barriers(const void *param, void *shared, struct place at) {
+static void two_blocks_behind_barriers(const void *param, void *shared, struct thread_index at) {
     int *out = *(int *const *)param;
     (void)shared;
     BLOCK_PHASE(at) {}
@@ -63,7 +63,7 @@ static void two_blocks_behind_barriers(const void *param, void *shared, struct p
     }
 }
 
-static void an_early_end(const void *param, void *shared, struct place at) {
+static void an_early_end(const void *param, void *shared, struct thread_index at) {
     (void)param, (void)shared;
     if (at.thread == 5) return;
     BLOCK_PHASE(at) {}

@@ -33,14 +33,14 @@ struct rank_stream {
     char *plans[CALLS];
 };
 
-static void add_terms(const void *param, struct place at) {
+static void add_terms(const void *param, struct thread_index at) {
     const struct adding *a = param;
     float *data = a->w->data[a->rank] + a->w->offset;
-    for (size_t i = place_first(at); i < a->w->count; i += place_stride(at))
+    for (size_t i = thread_first(at); i < a->w->count; i += thread_stride(at))
         data[i] += term(a->call, a->rank, i);
 }
 
-static void spin_block(const void *param, void *shared, struct place at) {
+static void spin_block(const void *param, void *shared, struct thread_index at) {
     k_spin(param, shared, at);
 }
 

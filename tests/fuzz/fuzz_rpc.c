@@ -51,7 +51,7 @@ static void check_openings(const uint8_t *data, size_t size) {
         memcpy(&hello, data, sizeof hello);
         int code = hello_check(&hello, &own);
         if (code) check_error(code);
-        MUST(code || (hello.rank >= 0 && hello.rank < 2 && strlen(hello.place) < PLACE_BYTES));
+        MUST(code || (hello.rank >= 0 && hello.rank < 2 && strlen(hello.address) < HELLO_ADDRESS));
     }
 }
 

@@ -193,10 +193,10 @@ static int try_late(struct group *g) {
 int main(int argc, char **argv) {
     struct group *g;
     const char *part = argc > 1 ? argv[1] : "calls";
-    struct place place;
-    int code = read_place_anywhere(&place, "");
-    if (!code) code = environment_for_programs(&place);
-    if (!strcmp(part, "absent") && place.rank == place.world - 1)
+    struct job_rank self;
+    int code = read_job_rank_anywhere(&self, "");
+    if (!code) code = environment_for_programs(&self);
+    if (!strcmp(part, "absent") && self.rank == self.world - 1)
         nanosleep(&(struct timespec){.tv_sec = 15}, NULL);
     if (!code) code = group_open(&g, argc > 2 ? atof(argv[2]) : 20);
     if (!code)

@@ -46,7 +46,7 @@ Test(graph, is_the_model_that_its_text_says, .timeout = 30) {
     cr_assert_eq(m.params[3].rank, 3);
     cr_assert(m.buffers[2].dtype == DTYPE_I64 && m.buffers[2].rank == 0);
     cr_assert_str_eq(m.buffers[3].name, "mask");
-    cr_assert(graph_of(&g->model) == g && graph_classes(g, 0) == 3 && !graph_places(g) &&
+    cr_assert(graph_of(&g->model) == g && graph_classes(g, 0) == 3 && !graph_positions(g) &&
               !graph_below(g));
     cr_assert(g->pytorch_sample == 5000 && g->pytorch_shared == 20);
     model_free(&m);

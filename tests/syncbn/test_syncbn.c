@@ -88,7 +88,7 @@ static int open_bed(struct bed *b, const struct job *job) {
         const struct syncbn_config sync = {.comm = b->comm,
                                            .device = b->device,
                                            .segments = job->segments,
-                                           .place = -1,
+                                           .segment = -1,
                                            .channels = CHANNELS};
         struct tape_exchange exchange;
         CHECK(syncbn_init(&b->syncbn, &sync, &exchange));

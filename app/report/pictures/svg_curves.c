@@ -23,8 +23,8 @@ static int is_shown(double value, int accuracy) {
     return isfinite(value) && (!accuracy || value >= 0);
 }
 
-/* The place of value i on the x axis: its step, or the number of epochs that are done. */
-static double place_of(const struct run_record *r, int accuracy, int i) {
+/* Where value i on the x axis: its step, or the number of epochs that are done. */
+static double x_value(const struct run_record *r, int accuracy, int i) {
     return accuracy ? i + 1 : r->first_step + i;
 }
 
@@ -36,8 +36,8 @@ static struct frame frame_of(const struct page *page, int accuracy) {
         const double *value = values_of(page->run[i].run, accuracy, &count);
         for (int k = 0; k < count; k++) {
             if (!is_shown(value[k], accuracy)) continue;
-            f.first = fmin(f.first, place_of(page->run[i].run, accuracy, k));
-            f.last = fmax(f.last, place_of(page->run[i].run, accuracy, k));
+            f.first = fmin(f.first, x_value(page->run[i].run, accuracy, k));
+            f.last = fmax(f.last, x_value(page->run[i].run, accuracy, k));
             f.low = fmin(f.low, value[k]);
             f.high = fmax(f.high, value[k]);
         }
@@ -54,8 +54,8 @@ int has_chart(const struct page *page, int accuracy) {
     return f.first < f.last;
 }
 
-static double x_of(const struct frame *f, double place) {
-    double share = f->last > f->first ? (place - f->first) / (f->last - f->first) : 0.5;
+static double x_of(const struct frame *f, double value_x) {
+    double share = f->last > f->first ? (value_x - f->first) / (f->last - f->first) : 0.5;
     return f->x + share * f->width;
 }
 
@@ -95,8 +95,8 @@ static void draw_grid(struct picture *p, const struct frame *f) {
         picture_text(p, x_of(f, at), f->y + 1.3 * p->font, ANCHOR_MIDDLE, SHADE_QUIET, "%.0f", at);
 }
 
-static void put_point(struct picture *p, const struct frame *f, double place, double value) {
-    picture_curve_point(p, x_of(f, place), y_of(f, value));
+static void put_point(struct picture *p, const struct frame *f, double value_x, double value) {
+    picture_curve_point(p, x_of(f, value_x), y_of(f, value));
 }
 
 /* If there are many values, the smallest and largest of each stretch are drawn, in order. */
@@ -114,8 +114,8 @@ static void draw_curve(struct picture *p, const struct frame *f, const struct ru
         }
         if (low < 0) continue;
         int a = low < high ? low : high, b = low < high ? high : low;
-        put_point(p, f, place_of(r, accuracy, a), value[a]);
-        if (b != a) put_point(p, f, place_of(r, accuracy, b), value[b]);
+        put_point(p, f, x_value(r, accuracy, a), value[a]);
+        if (b != a) put_point(p, f, x_value(r, accuracy, b), value[b]);
     }
 }
 

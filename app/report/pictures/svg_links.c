@@ -19,13 +19,13 @@ int has_traffic(const struct page *page, int index) {
     return 0;
 }
 
-struct place {
+struct point {
     double x, y;
 };
 
 struct links {
     const struct run_record *run;
-    struct place place[LINK_COUNT];
+    struct point point[LINK_COUNT];
     double x, y;   /* centre */
     double radius; /* radius of a device */
     int crowded;   /* 1: devices are dots, some with a name next to them */
@@ -69,9 +69,9 @@ static void place_devices(struct links *l, double x, double y, double radius) {
         double turn = -M_PI / 2 + 2 * M_PI * (k + (around == 2 ? 0.25 : 0)) / around;
         if (n <= 2) turn = d ? 0 : M_PI;
         if (n == 1) radius = 0;
-        l->place[d] = (struct place){x + radius * cos(turn), y + radius * sin(turn)};
+        l->point[d] = (struct point){x + radius * cos(turn), y + radius * sin(turn)};
         if (d == centre)
-            l->place[d] = (struct place){x, y};
+            l->point[d] = (struct point){x, y};
         else
             k++;
     }
@@ -79,7 +79,7 @@ static void place_devices(struct links *l, double x, double y, double radius) {
 
 static void draw_link(struct picture *p, const struct links *l, int from, int to) {
     double bytes = bytes_over(l->run, from, to);
-    const struct place *a = &l->place[from], *b = &l->place[to];
+    const struct point *a = &l->point[from], *b = &l->point[to];
     double dx = b->x - a->x, dy = b->y - a->y, length = hypot(dx, dy), r = l->radius;
     char words[32], tip[96];
     if (!is_drawn(l, bytes) || length <= 2 * r) return;
@@ -107,7 +107,7 @@ static void draw_link(struct picture *p, const struct links *l, int from, int to
 }
 
 static void draw_device(struct picture *p, const struct links *l, int device) {
-    const struct place *at = &l->place[device];
+    const struct point *at = &l->point[device];
     picture_circle(p, at->x, at->y, l->radius, SHADE_GRID);
     if (!l->crowded) {
         picture_text(p, at->x, at->y + 0.36 * p->font, ANCHOR_MIDDLE, SHADE_TEXT, "%d", device);

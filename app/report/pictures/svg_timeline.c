@@ -54,8 +54,8 @@ static int key_of(const struct page *page, const struct window *windows,
 }
 
 /* The box of spans[0 .. n), which are neighbours in one row. */
-static void place(const struct layout *l, const struct window *w, const struct span *const *spans,
-                  size_t n, double top, double box[4] /* x, y, width, height */) {
+static void box_of(const struct layout *l, const struct window *w, const struct span *const *spans,
+                   size_t n, double top, double box[4] /* x, y, width, height */) {
     const struct span *s = spans[0];
     enum window_row row = window_row_of(s);
     int64_t start = s->start_ns > w->start_ns ? s->start_ns : w->start_ns, end = s->end_ns;
@@ -90,7 +90,7 @@ static void draw_spans(struct picture *p, const struct layout *l, const struct w
     double seen = 0.6 * l->axis_ns / l->width, box[4];
     for (size_t i = 0, n; i < w->count; i += n) {
         n = window_joined(w->spans + i, w->count - i, seen);
-        place(l, w, w->spans + i, n, top, box);
+        box_of(l, w, w->spans + i, n, top, box);
         const struct span *s = w->spans[i];
         draw_span(p, s, box[2] * l->axis_ns / l->width, box);
         if (s->waiting) continue;

@@ -29,7 +29,7 @@ static const char *verdict_name(const struct run_record *r, int p) {
     return p < r->parameters ? r->names[p] : r->buffer_names[p - r->parameters];
 }
 
-/* Notes the place of a difference. Returns 1. */
+/* Notes where a difference is. Returns 1. */
 static int differs(struct verdict *v, int step, int parameter, int device, int in_gradient) {
     v->step = step;
     v->parameter = parameter;

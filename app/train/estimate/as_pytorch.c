@@ -48,10 +48,10 @@ static uint64_t output_bytes(const struct count *c, int samples) {
 
 /* int64 labels, one per sample or per token, or as many numbers as outputs. */
 static uint64_t answer_bytes(const struct count *c, int samples) {
-    int places = c->session->model.places, tokens = c->config->model.options.tokens;
+    int positions = c->session->model.positions, tokens = c->config->model.options.tokens;
     if (loss_of_targets(c->session->model.loss)) /* the loss is float32 */
         return output_bytes(c, samples) * (c->half ? 2 : 1);
-    return 8 * (uint64_t)samples * (uint64_t)(places ? places : tokens ? tokens : 1);
+    return 8 * (uint64_t)samples * (uint64_t)(positions ? positions : tokens ? tokens : 1);
 }
 
 static uint64_t sample_bytes(const struct model *m) {

@@ -32,8 +32,8 @@ void modelled_close(struct modelled *m) {
     memset(m, 0, sizeof *m);
 }
 
-static void describe(const struct modelled *m, const struct program *programs, int count,
-                     struct clock_config *clock) {
+static void describe_programs(const struct modelled *m, const struct program *programs, int count,
+                              struct clock_config *clock) {
     const struct run_record *r = m->record;
     int unpublished = (clock->precision == CLOCK_FP32 && clock->gpu->tensor > 0) ||
                       (clock->precision == CLOCK_AMP && clock->gpu->half == 0);
@@ -55,7 +55,7 @@ int modelled_time(const struct modelled *m, struct clock_config *clock, struct c
     const struct program *programs;
     int count;
     CHECK(schedule_programs(m->schedule, &programs, &count));
-    describe(m, programs, count, clock);
+    describe_programs(m, programs, count, clock);
     if (!spans) span_log_init(&own, 1);
     int code = clock_run(clock, programs, count, log);
     if (!code && log->dropped) code = fail(ERR_MEMORY, "modelled times: out of host memory");

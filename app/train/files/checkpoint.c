@@ -29,7 +29,7 @@ struct checkpoint {
     char why[ERROR_BYTES]; /* error of the last checkpoint that failed */
 };
 
-static void describe(struct checkpoint *c) {
+static void describe_run(struct checkpoint *c) {
     char why_not[160];
     int promised = bits_promised(c->s->config, why_not, sizeof why_not);
     const struct safetensors_pair own[OWN_PAIRS] = {{"format", "pt"},
@@ -53,7 +53,7 @@ int checkpoint_init(struct checkpoint **out, struct session *s) {
     struct checkpoint *c = *out = calloc(1, sizeof *c);
     if (!c) return fail(ERR_MEMORY, "--checkpoint: out of host memory");
     c->s = s;
-    describe(c);
+    describe_run(c);
     return OK;
 }
 

@@ -40,8 +40,8 @@ static void describe_item(struct json_writer *w, const struct safetensors_item *
     json_close(w);
 }
 
-static void describe(struct json_writer *w, const struct safetensors_item *items, int count,
-                     const struct safetensors_pair *metadata, int pairs) {
+static void describe_items(struct json_writer *w, const struct safetensors_item *items, int count,
+                           const struct safetensors_pair *metadata, int pairs) {
     uint64_t offset = 0;
     json_object(w, NULL);
     if (pairs) {
@@ -65,7 +65,7 @@ static int make_header(const char *name, const struct safetensors_item *items, i
     FILE *file = open_memstream(text, bytes);
     if (!file) return fail(ERR_MEMORY, "cannot write: %s: no memory: free some memory", name);
     json_start(&w, file);
-    describe(&w, items, count, metadata, pairs);
+    describe_items(&w, items, count, metadata, pairs);
     int code = json_finish(&w, name);
     size_t end = *bytes; /* json_finish has flushed, so *bytes is the length so far */
     for (size_t n = end; !code && n % 8; n++)

@@ -47,7 +47,7 @@ static int probe(int *count) {
     return OK;
 }
 
-static int describe(struct cuda_device *d) {
+static int describe_gpu(struct cuda_device *d) {
     struct cudaDeviceProp p;
     CUDA_CHECK(cudaGetDeviceProperties(&p, d->gpu), "properties of the GPU", d->head.name);
     d->major = p.major;
@@ -63,7 +63,7 @@ static int describe(struct cuda_device *d) {
     return OK;
 }
 
-static void place(struct cuda_device *d) {
+static void choose_gpu(struct cuda_device *d) {
     const struct device_config *c = &d->head.config;
     int devices = c->locals ? c->locals : c->devices, index = c->locals ? c->local : c->index;
     if (devices <= index) devices = index + 1;
@@ -84,9 +84,9 @@ static int start(struct device *device) {
     pthread_mutex_init(&d->service_lock, NULL);
     pthread_mutex_init(&d->watch_lock, NULL);
     CHECK(probe(&d->gpus));
-    place(d);
+    choose_gpu(d);
     CHECK(cuda_enter(d));
-    CHECK(describe(d));
+    CHECK(describe_gpu(d));
     CUDA_CHECK(cudaStreamCreateWithFlags(&d->service, cudaStreamNonBlocking), "a stream",
                device->name);
     cuda_code_say(d);

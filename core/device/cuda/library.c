@@ -15,12 +15,12 @@ static void *load(const char *file) {
 
 /* The file exists but does not load: it is not a library, or another library that it needs is
  * missing. */
-static int not_loaded(const struct library_place *p) {
+static int not_loaded(const struct library_source *p) {
     return fail(ERR_USAGE, "%s: %s: set %s to the library's file, or %s", p->title, dlerror(),
                 p->variable, p->instead);
 }
 
-static int find_library(const struct library_place *p, void **library) {
+static int find_library(const struct library_source *p, void **library) {
     const char *given = getenv(p->variable);
     if (given && *given) {
         *library = load(given);
@@ -36,7 +36,7 @@ static int find_library(const struct library_place *p, void **library) {
         p->title, p->file, *p->file ? " and for " : "", p->name, p->variable, p->instead);
 }
 
-static int find_functions(const struct library_place *p, void *library,
+static int find_functions(const struct library_source *p, void *library,
                           const struct library_function *functions, int count, void *table) {
     for (int i = 0; i < count; i++) {
         void *function = dlsym(library, functions[i].name);
@@ -50,11 +50,11 @@ static int find_functions(const struct library_place *p, void *library,
     return OK;
 }
 
-int library_load(const struct library_place *place, const struct library_function *functions,
+int library_load(const struct library_source *source, const struct library_function *functions,
                  int count, void *table) {
     void *library;
-    CHECK(find_library(place, &library));
-    int code = find_functions(place, library, functions, count, table);
+    CHECK(find_library(source, &library));
+    int code = find_functions(source, &library, functions, count, table);
     dlclose(library); /* ends only this use; NODELETE keeps the library loaded */
     return code;
 }

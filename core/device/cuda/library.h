@@ -29,7 +29,7 @@ extern "C" {
 
 /* Where Duet looks for a library. If the environment names a file, it tries only that; otherwise
  * first the file that the build found, then the name, which the system's loader finds. */
-struct library_place {
+struct library_source {
     const char *title;    /* "cuBLAS" */
     const char *variable; /* an environment variable: "DUET_CUBLAS" */
     const char *file;     /* as scripts/find_cuda.sh found it, or "" */
@@ -51,8 +51,8 @@ struct library_function {
 /* Fills in `table` from the library. ERR_USAGE if it is not found (the message lists the places) or
  * lacks one of the functions (the message names it). A library stays loaded until the process ends,
  * since CUDA's libraries do not unload well; loading it twice costs nothing. The caller keeps
- * `place`. */
-int library_load(const struct library_place *place, const struct library_function *functions,
+ * `source`. */
+int library_load(const struct library_source *source, const struct library_function *functions,
                  int count, void *table);
 
 /* ---- products by libraries ---- */

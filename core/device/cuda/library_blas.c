@@ -47,7 +47,7 @@ struct cuda_blas {
     cublasHandle_t handle;
 };
 
-static const struct library_place place = {
+static const struct library_source source = {
     .title = "cuBLAS",
     .variable = "DUET_CUBLAS",
     .file = CUBLAS_FILE, /* set by mk/cuda.mk */
@@ -57,12 +57,12 @@ static const struct library_place place = {
 
 static int load(struct blas_table *call, int *version) {
     int minor = 0, patch = 0;
-    CHECK(library_load(&place, functions, sizeof functions / sizeof *functions, call));
+    CHECK(library_load(&source, functions, sizeof functions / sizeof *functions, call));
     if (call->cublasGetProperty(MAJOR_VERSION, version) || *version != CUBLAS_VER_MAJOR)
         return fail(ERR_USAGE,
                     "%s: the library found is of version %d: this program was built for %d: set %s "
                     "to one of that version, or %s",
-                    place.title, *version, CUBLAS_VER_MAJOR, place.variable, place.instead);
+                    source.title, *version, CUBLAS_VER_MAJOR, source.variable, source.instead);
     call->cublasGetProperty(MINOR_VERSION, &minor);
     call->cublasGetProperty(PATCH_LEVEL, &patch);
     *version = *version * 10000 + minor * 100 + patch;
@@ -79,8 +79,8 @@ void cuda_blas_describe(char *text, size_t bytes) {
                  version % 100);
 }
 
-static int check(const struct cuda_blas *b, cublasStatus_t status, const char *what,
-                 const struct cuda_stream *s) {
+static int check_status(const struct cuda_blas *b, cublasStatus_t status, const char *what,
+                        const struct cuda_stream *s) {
     if (status == CUBLAS_STATUS_SUCCESS) return OK;
     return fail(status == CUBLAS_STATUS_ALLOC_FAILED ? ERR_MEMORY : ERR_FAILED,
                 "%s on %s: cuBLAS: %s: use --cuda-math own", what, s->head.device->name,
@@ -95,13 +95,16 @@ static int set_up(struct cuda_blas *b, struct cuda_stream *s) {
     int version = 0;
     CHECK(load(&b->call, &version));
     CHECK(device_alloc(s->head.device, &workspace, WORKSPACE_BYTES, MEM_WORKSPACE));
-    CHECK(check(b, b->call.cublasCreate_v2(&b->handle), what, s));
+    CHECK(check_status(b, b->call.cublasCreate_v2(&b->handle), what, s));
     /* SetStream drops the workspace, so it goes first. */
-    CHECK(check(b, b->call.cublasSetStream_v2(b->handle, s->stream), what, s));
-    CHECK(check(b, b->call.cublasSetWorkspace_v2(b->handle, workspace, WORKSPACE_BYTES), what, s));
-    CHECK(check(b, b->call.cublasSetMathMode(b->handle, math), what, s));
-    CHECK(check(b, b->call.cublasSetAtomicsMode(b->handle, CUBLAS_ATOMICS_NOT_ALLOWED), what, s));
-    return check(b, b->call.cublasSetPointerMode_v2(b->handle, CUBLAS_POINTER_MODE_HOST), what, s);
+    CHECK(check_status(b, b->call.cublasSetStream_v2(b->handle, s->stream), what, s));
+    CHECK(check_status(b, b->call.cublasSetWorkspace_v2(b->handle, workspace, WORKSPACE_BYTES),
+                       what, s));
+    CHECK(check_status(b, b->call.cublasSetMathMode(b->handle, math), what, s));
+    CHECK(check_status(b, b->call.cublasSetAtomicsMode(b->handle, CUBLAS_ATOMICS_NOT_ALLOWED), what,
+                       s));
+    return check_status(b, b->call.cublasSetPointerMode_v2(b->handle, CUBLAS_POINTER_MODE_HOST),
+                        what, s);
 }
 
 int cuda_blas_open(struct cuda_blas **out, struct cuda_stream *s) {
@@ -154,5 +157,5 @@ int cuda_blas_enqueue(struct cuda_stream *s, enum op op, const struct op_args *a
         b->call.cublasSgemm_v2(b->handle, g.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
                                g.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, g.m, g.n, g.k, &one, g.a,
                                g.a_pitch, g.b, g.b_pitch, &zero, g.c, g.m);
-    return check(b, status, op_name(op), s);
+    return check_status(b, status, op_name(op), s);
 }

@@ -86,7 +86,8 @@ void cuda_spans_close(struct cuda_stream *s) {
 }
 
 /* Reads the times of one finished span. */
-static cudaError_t place(struct cuda_spans *spans, struct cuda_pending *p, float *length_ms) {
+static cudaError_t read_span_times(struct cuda_spans *spans, struct cuda_pending *p,
+                                   float *length_ms) {
     float start_ms;
     cudaError_t error = cudaEventElapsedTime(&start_ms, spans->anchor, p->start);
     if (error == cudaSuccess) error = cudaEventElapsedTime(length_ms, p->start, p->end);
@@ -106,7 +107,7 @@ int cuda_spans_harvest(struct cuda_stream *s) {
             cudaGetLastError(); /* not an error: the oldest span's work is not done yet */
             return OK;
         }
-        if (state == cudaSuccess) state = place(spans, p, &length_ms);
+        if (state == cudaSuccess) state = read_span_times(spans, p, &length_ms);
         CUDA_STREAM_CHECK(s, state, "reading spans");
         if (!p->facts.waiting || length_ms > BLOCKED_MS) span_add(&s->head.spans, &p->facts);
     }

@@ -8,8 +8,8 @@
 
 enum { NOWHERE_BIT = 55, DEVICE_BITS = 48 }; /* 256 TiB for each device */
 
-static char *nowhere(int place) {
-    return (char *)(((uintptr_t)1 << NOWHERE_BIT) + ((uintptr_t)place << DEVICE_BITS));
+static char *nowhere(int index) {
+    return (char *)(((uintptr_t)1 << NOWHERE_BIT) + ((uintptr_t)index << DEVICE_BITS));
 }
 
 char *dry_memory(int index) {

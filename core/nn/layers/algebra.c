@@ -40,7 +40,7 @@ static int sum_backward(duet_tape *t, struct node *n) {
     return go_back(t, n, OP_SPREAD);
 }
 
-/* The dimensions of x as (before, first .. last, behind). In N16 a group is one place of dimension
+/* The dimensions of x as (before, first .. last, behind). In N16 a group is one index of dimension
  * 0, which is before the others, and its samples are a last dimension. */
 static void cut_at(const struct tensor *x, int first, int last, int cut[3]) {
     const int n16 = x->layout == LAYOUT_N16;

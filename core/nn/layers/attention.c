@@ -73,7 +73,7 @@ static int mask_is_of_samples(const duet_tape *t, const struct node *n) {
            (int64_t)masks * n->args.p.attention.mask_shared == matrices;
 }
 
-static int backward(duet_tape *t, struct node *n) {
+static int attention_backward(duet_tape *t, struct node *n) {
     struct op_args args = n->args;
     duet_var *const operands[OPERANDS] = {n->x, n->x2, n->x3};
     struct tensor grads[OPERANDS];
@@ -81,7 +81,7 @@ static int backward(duet_tape *t, struct node *n) {
     args.in[4] = n->args.out[0], args.in[5] = n->args.out[1], args.in[6] = n->args.out[0];
     args.in[6].data = n->y->grad.data;
     for (int i = 0; i < OPERANDS; i++) {
-        placed[i] = n->args.in[i].strided && tape_grad_place(t, operands[i], &grads[i]);
+        placed[i] = n->args.in[i].strided && tape_grad_view(t, operands[i], &grads[i]);
         if (!placed[i]) grads[i] = grad_target(t, operands[i]);
         as_matrices(&grads[i], &args.out[i]);
     }
@@ -187,8 +187,11 @@ static duet_var *attend(duet_tape *t, duet_var *const x[OPERANDS], duet_var *mas
                         const struct duet_attention_options *o) {
     const struct tensor *q = &x[Q]->value, *v = &x[VALUES]->value;
     int rank = q->rank, keys = v->dims[rank - 2];
-    struct node node = {
-        .backward = backward, .op = OP_ATTENTION_FORWARD, .x = x[Q], .x2 = x[K], .x3 = x[VALUES]};
+    struct node node = {.backward = attention_backward,
+                        .op = OP_ATTENTION_FORWARD,
+                        .x = x[Q],
+                        .x2 = x[K],
+                        .x3 = x[VALUES]};
     struct attention_args *how = &node.args.p.attention;
     for (int i = 0; i < OPERANDS; i++)
         if (!as_matrices(&x[i]->value, &node.args.in[i])) {

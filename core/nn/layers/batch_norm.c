@@ -60,7 +60,7 @@ static int take_parts(duet_tape *t, int exchanged, int rows, int channels, struc
 /* The matrix of segment s among those parts. */
 static struct tensor part(const duet_tape *t, const struct tensor *parts, int s) {
     if (parts->dims[0] == t->segments.count) return matrix(parts, s);
-    return matrix(parts, t->exchange.place >= 0 ? t->exchange.place : t->segments.seg[s].v);
+    return matrix(parts, t->exchange.segment >= 0 ? t->exchange.segment : t->segments.seg[s].v);
 }
 
 static int make_moments(duet_tape *t, struct node *n, struct tensor *parts) {
@@ -178,7 +178,7 @@ static int through_relu(duet_tape *t, struct node *n) {
     return shared ? grad_share(t, n->x2, &masked) : OK;
 }
 
-static int backward(duet_tape *t, struct node *n) {
+static int batch_norm_backward(duet_tape *t, struct node *n) {
     if (n->args.p.norm.relu) CHECK(through_relu(t, n));
     int segments = t->segments.count, channels = n->x->value.dims[1];
     CHECK(take_parts(t, n->exchanged, 2, channels, &n->sums));
@@ -202,8 +202,8 @@ static int backward(duet_tape *t, struct node *n) {
 
 /* ---- the layer ---- */
 
-static int check(const duet_tape *t, const duet_var *x, const struct param *w,
-                 const struct norm_config *config) {
+static int check_batch_norm(const duet_tape *t, const duet_var *x, const struct param *w,
+                            const struct norm_config *config) {
     const struct tensor *v = &x->value;
     if ((v->rank != 2 && v->rank != 4) || w->value.dims[0] != v->dims[1])
         return fail(ERR_USAGE,
@@ -234,7 +234,7 @@ static int check_count(const duet_tape *t, const duet_var *x, const struct norm_
                 size, config->synchronised ? "the batch of all devices" : "a device's batch");
 }
 
-static int forward(duet_tape *t, struct node *n, const struct norm_config *config) {
+static int batch_norm_forward(duet_tape *t, struct node *n, const struct norm_config *config) {
     int segments = t->segments.count, channels = n->x->value.dims[1];
     int one = is_eval(t, config) || config->synchronised;
     n->moments = matrices(t, DTYPE_F64, one ? 1 : segments, 3, channels);
@@ -275,10 +275,11 @@ duet_var *batch_norm(duet_tape *t, duet_var *x, struct param *w, struct param *b
                      const struct norm_config *config) {
     duet_var *residual = config->residual ? residual_of(t, x, config->residual) : NULL;
     x = t->error ? NULL : to_device_layout(t, x);
-    if (!x || tape_check_params(t, "batch_norm", w, b) || tape_fail(t, check(t, x, w, config)))
+    if (!x || tape_check_params(t, "batch_norm", w, b) ||
+        tape_fail(t, check_batch_norm(t, x, w, config)))
         return NULL;
     if (!is_eval(t, config) && tape_fail(t, check_count(t, x, config))) return NULL;
-    struct node node = {.backward = backward,
+    struct node node = {.backward = batch_norm_backward,
                         .op = OP_BATCH_NORM_FORWARD,
                         .spares = config->relu ? SPARES_X2 : SPARES_X2 | SPARES_Y,
                         .segment_grads = segment_grads,
@@ -290,7 +291,7 @@ duet_var *batch_norm(duet_tape *t, duet_var *x, struct param *w, struct param *b
                         .eval = is_eval(t, config)};
     node.args.p.norm = (struct norm_args){config->epsilon, config->momentum, config->relu};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
-    if (t->error || tape_fail(t, forward(t, &node, config))) return NULL;
+    if (t->error || tape_fail(t, batch_norm_forward(t, &node, config))) return NULL;
     return tape_append(t, &node, node.args.out[0],
                        tape_needs_grad(x, w, b) || (residual && residual->needs_grad));
 }

@@ -68,7 +68,7 @@ static struct tensor part_of(const struct tensor *whole, const struct tensor *x,
 static int cat_gradient(duet_tape *t, struct node *n, duet_var *x, int dim, int before) {
     if (!x->needs_grad) return OK;
     struct tensor dx;
-    if (tape_grad_place(t, x, &dx)) {
+    if (tape_grad_view(t, x, &dx)) {
         struct tensor dy = part_of(&n->y->grad, &x->value, dim, before);
         CHECK(tape_error(t));
         return tape_copy_strided(t, &dy, &dx);

@@ -22,7 +22,7 @@ static int segment_grads(duet_tape *t, const struct node *n, int s, const struct
     return launch(t->stream, OP_CONV2D_BACKWARD_WEIGHT, &args);
 }
 
-static int backward(duet_tape *t, struct node *n) {
+static int conv_backward(duet_tape *t, struct node *n) {
     CHECK(tape_weight_grads(t, OP_CONV2D_BACKWARD_WEIGHT, n));
     struct op_args args = {.in = {n->y->grad, conv_as_pictures(&n->w->value)}};
     return tape_backward_to_x(t, OP_CONV2D_BACKWARD_DATA, n, &args, 0);
@@ -43,8 +43,8 @@ static int is_square(const struct param *w, const struct duet_conv *how) {
 }
 
 /* ERR_USAGE: x, w and the settings do not fit together. *rows, *columns: of y. */
-static int check(duet_tape *t, const duet_var *x, const struct param *w, const struct param *b,
-                 const struct duet_conv *how, int64_t *rows, int64_t *columns) {
+static int check_conv(duet_tape *t, const duet_var *x, const struct param *w, const struct param *b,
+                      const struct duet_conv *how, int64_t *rows, int64_t *columns) {
     const struct tensor v = conv_as_pictures(&x->value), k = conv_as_pictures(&w->value);
     CHECK(tape_check_params(t, "conv2d", w, b));
     const int fit = v.rank == 4 && k.rank == 4 && (x->value.rank == 3) == (w->value.rank == 3) &&
@@ -109,14 +109,14 @@ duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w_at, int b_at,
     struct param *w = any ? tape_param_at(t, "conv2d", w_at, rank) : NULL,
                  *b = tape_bias_at(t, "conv2d", b_at, &wrong);
     if (!w || wrong) return NULL;
-    if (tape_blocked(t, x) || tape_fail(t, check(t, x, w, b, &how, &rows, &columns)) ||
+    if (tape_blocked(t, x) || tape_fail(t, check_conv(t, x, w, b, &how, &rows, &columns)) ||
         tape_too_large(t, "conv2d", x, w->value.dims[0], rows, columns))
         return NULL;
     const struct tensor seen = conv_as_pictures(&x->value);
     x = to_device_layout(t, sequence ? tape_view(t, x, 4, seen.dims) : x);
     if (!x) return NULL;
     int dims[4] = {x->value.dims[0], w->value.dims[0], (int)rows, (int)columns};
-    struct node node = {.backward = backward,
+    struct node node = {.backward = conv_backward,
                         .segment_grads = segment_grads,
                         .x = x,
                         .w = w,

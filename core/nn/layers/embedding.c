@@ -35,7 +35,7 @@ static int segment_grads(duet_tape *t, const struct node *n, int s, const struct
     return launch(t->stream, OP_EMBEDDING_BACKWARD, &args);
 }
 
-static int backward(duet_tape *t, struct node *n) {
+static int embedding_backward(duet_tape *t, struct node *n) {
     return tape_weight_grads(t, OP_EMBEDDING_BACKWARD, n);
 }
 
@@ -65,7 +65,7 @@ static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, s
         tape_fail(t, launch(t->stream, OP_GATHER_ROWS, &gather)) ||
         (common && dims[0] && tape_fail(t, launch(t->stream, OP_SPREAD, &copy))))
         return NULL;
-    struct node node = {.backward = backward,
+    struct node node = {.backward = embedding_backward,
                         .op = OP_GATHER_ROWS,
                         .w = w,
                         .segment_grads = segment_grads,
@@ -76,8 +76,8 @@ static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, s
     return tape_append(t, &node, y, param_trains(w));
 }
 
-static int check(const duet_tape *t, const struct tensor *index, int common,
-                 const struct param *w) {
+static int check_embedding(const duet_tape *t, const struct tensor *index, int common,
+                           const struct param *w) {
     const struct tensor *table = &w->value;
     int rank = index->rank + 1 - first_own(index, common);
     if (table->rank < 2)
@@ -96,7 +96,7 @@ static int check(const duet_tape *t, const struct tensor *index, int common,
 static struct param *table_at(duet_tape *t, int at, const struct tensor *index, int common,
                               int padding_idx) {
     struct param *w = tape_param_at(t, "embedding", at, 0);
-    if (!w || tape_fail(t, check(t, index, common, w))) return NULL;
+    if (!w || tape_fail(t, check_embedding(t, index, common, w))) return NULL;
     if (padding_idx >= -1 && padding_idx < w->value.dims[0]) return w;
     return tape_refuse(t, "embedding %s: padding_idx %d: give a row, 0 to %d, or -1", w->spec->name,
                        padding_idx, w->value.dims[0] - 1);

@@ -31,7 +31,7 @@ static int segment_grads(duet_tape *t, const struct node *n, int s, const struct
     return launch(t->stream, OP_LAYER_NORM_BACKWARD_WEIGHT, &args);
 }
 
-static int backward(duet_tape *t, struct node *n) {
+static int layer_norm_backward(duet_tape *t, struct node *n) {
     if (n->w) CHECK(tape_weight_grads(t, OP_LAYER_NORM_BACKWARD_WEIGHT, n));
     struct op_args args = {.in = {n->args.in[0], n->args.in[0], values_of(n->w)},
                            .out[0] = n->args.in[0],
@@ -43,7 +43,7 @@ static int backward(duet_tape *t, struct node *n) {
 /* x is PLAIN; every `length` numbers are a row. */
 static duet_var *normalise(duet_tape *t, duet_var *x, int length, struct param *w, struct param *b,
                            struct layer_norm_args how) {
-    struct node node = {.backward = backward,
+    struct node node = {.backward = layer_norm_backward,
                         .op = OP_LAYER_NORM_FORWARD,
                         .spares = SPARES_Y,
                         .segment_grads = segment_grads,

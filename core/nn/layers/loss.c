@@ -94,7 +94,7 @@ static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers,
                       const struct wanted_loss *wanted, enum op op) {
     x = to_plain(t, x);
     if (!x || tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
-    int rank = x->value.rank - 1, places = rank > 1 ? x->value.dims[1] : 1;
+    int rank = x->value.rank - 1, positions = rank > 1 ? x->value.dims[1] : 1;
     struct tensor losses = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, rank, x->value.dims),
                   hits = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, rank, x->value.dims);
     struct tensor divisor = {0};
@@ -105,7 +105,7 @@ static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers,
     node.args.out[0] = in_a_row(&losses);
     node.args.out[1] = in_a_row(&hits);
     node.args.step = t->step.step;
-    node.args.p.loss.places = places;
+    node.args.p.loss.positions = positions;
     if (t->error || tape_fail(t, launch(t->stream, op, &node.args)) ||
         tape_fail(t, check_labels(t, op, &node.args.in[1], node.args.in[0].dims[1], &wanted->p)))
         return NULL;
@@ -145,7 +145,7 @@ static int check_loss(const duet_tape *t, const char *op, const duet_var *x,
         same = l->dims[i] == v->dims[i + 1];
     if (same) return OK;
     return fail(ERR_USAGE, "%s: labels of %s for scores of %s: give one for each sample%s", op,
-                SHAPE(l), SHAPE(v), v->rank > 2 ? " and place" : "");
+                SHAPE(l), SHAPE(v), v->rank > 2 ? " and position" : "");
 }
 
 static int check_options(const duet_tape *t, const char *op, const struct tensor *x,
@@ -175,7 +175,7 @@ static int check_targets(const duet_tape *t, const duet_var *x, const duet_tenso
 }
 
 /* (N,C,d1,...) as (N,P,C), in which the scores of a position are a row. */
-static duet_var *places_of(duet_tape *t, duet_var *x) {
+static duet_var *positions_of(duet_tape *t, duet_var *x) {
     int order[MAX_RANK] = {0}, rank = x->value.rank, classes = x->value.dims[1];
     if (rank == 2) return x;
     for (int i = 1; i < rank; i++)
@@ -229,7 +229,7 @@ static duet_var *loss_of_program(duet_tape *t, const char *op, duet_var *x,
     struct wanted_loss w = wanted(o, r, log_probabilities);
     w.divides = r == DUET_MEAN && (o->weight || o->ignores);
     if (!o->ignores) ignore_by_default(t, &w, labels, r == DUET_MEAN);
-    return loss(t, places_of(t, x), labels, &w, OP_CROSS_ENTROPY_FORWARD);
+    return loss(t, positions_of(t, x), labels, &w, OP_CROSS_ENTROPY_FORWARD);
 }
 
 duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels,
@@ -278,10 +278,11 @@ static int log_segments(duet_tape *t, const duet_var *loss, const struct tensor 
     for (int s = 0; s < t->segments.count; s++) {
         const struct tensor part = tensor_segment(&loss->value, &t->segments, s),
                             part_hits = tensor_segment(row_hits, &t->segments, s);
-        struct op_args args = {.in = {in_a_row(&part), in_a_row(&part_hits)},
-                               .out = {*losses, *hits},
-                               .step = t->step.step,
-                               .p.loss = {.column = s, .places = part.rank > 1 ? part.dims[1] : 1}};
+        struct op_args args = {
+            .in = {in_a_row(&part), in_a_row(&part_hits)},
+            .out = {*losses, *hits},
+            .step = t->step.step,
+            .p.loss = {.column = s, .positions = part.rank > 1 ? part.dims[1] : 1}};
         CHECK(launch(t->stream, OP_LOSS_SUM, &args));
     }
     return OK;

@@ -67,7 +67,7 @@ static struct tensor gradient_of(duet_tape *t, const duet_var *x, const struct t
                               : plain3(t, like->dims[0], like->dims[1], like->dims[2]);
 }
 
-static int backward(duet_tape *t, struct node *n) {
+static int recurrent_backward(duet_tape *t, struct node *n) {
     const struct tensor *y = &n->y->value, *saved = &n->args.out[1];
     const duet_var *last = n->context;
     int lstm = n->args.p.recurrent.kind == RECURRENT_LSTM,
@@ -108,7 +108,7 @@ static duet_var *recur(duet_tape *t, duet_var *gates, struct param *w, struct pa
     int n = gates->value.dims[0], steps = gates->value.dims[1], width = w->value.dims[1],
         kept = saved_of[how.kind] * width, lstm = how.kind == RECURRENT_LSTM;
     int needs_grad = tape_needs_grad(gates, w, b) || (first && first->needs_grad);
-    struct node node = {.backward = backward,
+    struct node node = {.backward = recurrent_backward,
                         .op = OP_RECURRENT_FORWARD,
                         .spares = SPARES_X,
                         .segment_grads = segment_grads,
@@ -158,8 +158,8 @@ static duet_var *first_states(duet_tape *t, const struct duet_recurrent *layer, 
     return all && !t->error ? to_plain(t, all) : NULL;
 }
 
-static int check(duet_tape *t, const struct duet_recurrent *layer, const struct param *w_ih,
-                 const struct param *w_hh, const duet_var *x) {
+static int check_recurrent(duet_tape *t, const struct duet_recurrent *layer,
+                           const struct param *w_ih, const struct param *w_hh, const duet_var *x) {
     const int *ih = w_ih->value.dims, *hh = w_hh->value.dims;
     if ((unsigned)layer->kind > DUET_RNN_RELU)
         return fail(ERR_USAGE, "recurrent: kind %d does not exist", (int)layer->kind);
@@ -192,7 +192,8 @@ duet_var *duet_recurrent(duet_tape *t, duet_var *x, const struct duet_recurrent 
                  *w_hh = tape_param_at(t, "recurrent", layer->w_hh, 2),
                  *b_ih = tape_bias_at(t, "recurrent", layer->b_ih, &no_b_ih),
                  *b_hh = tape_bias_at(t, "recurrent", layer->b_hh, &no_b_hh);
-    if (!w_ih || !w_hh || no_b_ih || no_b_hh || tape_fail(t, check(t, layer, w_ih, w_hh, x)))
+    if (!w_ih || !w_hh || no_b_ih || no_b_hh ||
+        tape_fail(t, check_recurrent(t, layer, w_ih, w_hh, x)))
         return NULL;
     if ((b_ih && b_ih->value.dims[0] != w_ih->value.dims[0]) ||
         (b_hh && b_hh->value.dims[0] != w_hh->value.dims[0]))

@@ -19,7 +19,7 @@ static int segment_grads(duet_tape *t, const struct node *n, int s, const struct
     return launch(t->stream, OP_CONV2D_BACKWARD_WEIGHT, &args);
 }
 
-static int backward(duet_tape *t, struct node *n) {
+static int transposed_conv_backward(duet_tape *t, struct node *n) {
     CHECK(tape_weight_grads(t, OP_CONV2D_BACKWARD_WEIGHT, n));
     if (!n->x->needs_grad) return OK;
     struct op_args args = {.in = {n->y->grad, conv_as_pictures(&n->w->value),
@@ -36,8 +36,9 @@ static int64_t side_of(const struct duet_conv *how, int side, int pixels, int ta
 }
 
 /* ERR_USAGE: x, w and the settings do not fit together. side: of y. */
-static int check(duet_tape *t, const duet_var *x, const struct param *w, const struct param *b,
-                 const struct duet_conv *how, const int more[2], int64_t side[2]) {
+static int check_transposed_conv(duet_tape *t, const duet_var *x, const struct param *w,
+                                 const struct param *b, const struct duet_conv *how,
+                                 const int more[2], int64_t side[2]) {
     const struct tensor v = conv_as_pictures(&x->value), k = conv_as_pictures(&w->value);
     CHECK(tape_check_params(t, "conv_transpose", w, b));
     if (v.rank != 4 || k.rank != 4 || (x->value.rank == 3) != (w->value.rank == 3) ||
@@ -60,8 +61,11 @@ static duet_var *append(duet_tape *t, duet_var *x, struct param *w, const struct
                         const int64_t side[2]) {
     const struct tensor filters = conv_as_pictures(&w->value);
     int dims[4] = {x->value.dims[0], filters.dims[1] * how->groups, (int)side[0], (int)side[1]};
-    struct node node = {
-        .backward = backward, .segment_grads = segment_grads, .x = x, .w = w, .spares = SPARES_Y};
+    struct node node = {.backward = transposed_conv_backward,
+                        .segment_grads = segment_grads,
+                        .x = x,
+                        .w = w,
+                        .spares = SPARES_Y};
     node.args = (struct op_args){.in = {x->value, filters},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
                                  .p.conv = conv_args_of(w, how)};
@@ -83,7 +87,7 @@ duet_var *tape_conv_transpose(duet_tape *t, duet_var *x, int w_at, int b_at,
                          output_padding && !sequence ? output_padding[1] : 0};
     const struct duet_conv how = conv_settings(given, sequence);
     if (conv_beyond(t, "conv_transpose", &how) ||
-        tape_fail(t, check(t, x, w, b, &how, more, side)) ||
+        tape_fail(t, check_transposed_conv(t, x, w, b, &how, more, side)) ||
         tape_too_large(t, "conv_transpose", x,
                        conv_as_pictures(&w->value).dims[1] * (int64_t)how.groups, side[0], side[1]))
         return NULL;

@@ -39,7 +39,7 @@ static void forget_walk(duet_tape *t) {
         x->reached = x->uses = x->in_place = 0;
         x->grad = (struct tensor){0};
         x->parts = x->next_part = NULL;
-        x->places = PLACES_UNKNOWN;
+        x->overlap = OVERLAP_UNKNOWN;
     }
 }
 

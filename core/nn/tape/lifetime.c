@@ -62,11 +62,11 @@ int tape_var_count(const duet_tape *t) {
     return t->var_count;
 }
 
-int tape_node_done(duet_tape *t, int place, int first) {
-    const struct node *n = &t->nodes[place];
+int tape_node_done(duet_tape *t, int index, int first) {
+    const struct node *n = &t->nodes[index];
     if (!n->y->keeps_grad) CHECK(grad_drop(t, n->y));
     CHECK(step_arena_release(&t->arena, first, t->arena.number));
     if (!t->step.once) return OK;
     CHECK(drop_value(t, n->y));
-    return step_arena_release(&t->arena, place ? n[-1].pieces_end : 0, n->pieces_end);
+    return step_arena_release(&t->arena, index ? n[-1].pieces_end : 0, n->pieces_end);
 }

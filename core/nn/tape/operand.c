@@ -124,7 +124,7 @@ static int convert_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct tensor dy = n->args.in[0], dx;
     dy.data = n->y->grad.data;
-    if (tape_grad_place(t, n->x, &dx)) {
+    if (tape_grad_view(t, n->x, &dx)) {
         CHECK(tape_error(t));
         return convert(t, &dy, &dx);
     }

@@ -34,9 +34,9 @@ int tape_copy_view(duet_tape *t, duet_var *x) {
 }
 
 /* The same layout in other memory, which begins at `data`. */
-static struct tensor moved(struct tensor place, const struct tensor *to, size_t first) {
-    place.data = to->data ? (char *)to->data + first * sizeof(float) : NULL;
-    return place;
+static struct tensor moved(struct tensor view, const struct tensor *to, size_t first) {
+    view.data = to->data ? (char *)to->data + first * sizeof(float) : NULL;
+    return view;
 }
 
 /* ---- the gradients of views ---- */
@@ -77,18 +77,18 @@ static int lie_apart(const duet_var *a, const duet_var *b) {
 
 /* 1: the gradients of the views of `base` are written directly into its gradient. Every op that
  * reads it or them has been counted. */
-static int has_places(duet_var *base) {
+static int views_are_disjoint(duet_var *base) {
     int parts = 0;
-    if (base->places) return base->places == PLACES_APART;
-    base->places = PLACES_CLASH;
+    if (base->overlap) return base->overlap == OVERLAP_NONE;
+    base->overlap = OVERLAP_SOME;
     if (base->uses || base->grad.data) return 0;
     for (const duet_var *y = base->parts; y; y = y->next_part)
         if (++parts > MOST_PARTS) return 0;
-    base->places = PLACES_APART;
-    for (const duet_var *y = base->parts; y && base->places == PLACES_APART; y = y->next_part)
+    base->overlap = OVERLAP_NONE;
+    for (const duet_var *y = base->parts; y && base->overlap == OVERLAP_NONE; y = y->next_part)
         for (const duet_var *other = y->next_part; other; other = other->next_part)
-            if (!lie_apart(y, other)) base->places = PLACES_CLASH;
-    return base->places == PLACES_APART;
+            if (!lie_apart(y, other)) base->overlap = OVERLAP_SOME;
+    return base->overlap == OVERLAP_NONE;
 }
 
 /* The elements of all views of base. */
@@ -100,7 +100,7 @@ static size_t covered(const duet_var *base) {
 }
 
 /* The gradient of base, with zeros where no view will write. */
-static int begin_places(duet_tape *t, duet_var *base) {
+static int begin_view_grads(duet_tape *t, duet_var *base) {
     struct op_args zero = {.out[0] = grad_target(t, base)};
     CHECK(tape_error(t));
     CHECK(grad_set(t, base, &zero.out[0]));
@@ -108,53 +108,54 @@ static int begin_places(duet_tape *t, duet_var *base) {
                                                              : OK;
 }
 
-static struct tensor place_of(duet_tape *t, const duet_var *y) {
+static struct tensor grad_view_of(duet_tape *t, const duet_var *y) {
     duet_var *base = y->view_of;
-    if (!base->grad.data) tape_fail(t, begin_places(t, base));
+    if (!base->grad.data) tape_fail(t, begin_view_grads(t, base));
     return moved(y->view, &base->grad, y->view_at);
 }
 
-int tape_grad_place(duet_tape *t, duet_var *y, struct tensor *place) {
+int tape_grad_view(duet_tape *t, duet_var *y, struct tensor *view) {
     if (!y->view_of || y->value.layout != LAYOUT_PLAIN || y->uses != 1 || y->grad.data ||
-        !has_places(y->view_of))
+        !views_are_disjoint(y->view_of))
         return 0;
-    *place = place_of(t, y);
+    *view = grad_view_of(t, y);
     y->in_place = 1;
     return 1;
 }
 
-int tape_piece_place(duet_tape *t, const duet_var *y, struct tensor *place) {
+int tape_piece_view(duet_tape *t, const duet_var *y, struct tensor *view) {
     const duet_var *base = y->view_of;
     if (!base || y->value.strided || y->uses != 1 || y->grad.data ||
-        (float *)y->value.data != (float *)base->value.data + y->view_at || !has_places(y->view_of))
+        (float *)y->value.data != (float *)base->value.data + y->view_at ||
+        !views_are_disjoint(y->view_of))
         return 0;
-    *place = y->value;
-    place->data = place_of(t, y).data;
+    *view = y->value;
+    view->data = grad_view_of(t, y).data;
     return 1;
 }
 
 /* ---- views as nodes ---- */
 
 /* The gradient of y, copied into that of its base. */
-static int copy_to(duet_tape *t, const duet_var *y, const struct tensor *place) {
+static int copy_to(duet_tape *t, const duet_var *y, const struct tensor *view) {
     struct tensor dy = y->grad;
-    if (dy.layout == LAYOUT_N16) dy = tensor_plain(dy.data, DTYPE_F32, place->rank, place->dims);
-    return tape_copy_strided(t, &dy, place);
+    if (dy.layout == LAYOUT_N16) dy = tensor_plain(dy.data, DTYPE_F32, view->rank, view->dims);
+    return tape_copy_strided(t, &dy, view);
 }
 
 /* The gradient of y's base. args.in[0] and `first` give y's layout in a row-major x. */
 static int to_var_behind(duet_tape *t, struct node *n) {
     struct op_args zero = {.out[0] = grad_target(t, n->x)};
-    const struct tensor *dx = &zero.out[0], place = moved(n->args.in[0], dx, n->first);
+    const struct tensor *dx = &zero.out[0], view = moved(n->args.in[0], dx, n->first);
     CHECK(tape_error(t));
-    if (tensor_count(&place) < tensor_stored_count(dx)) CHECK(launch(t->stream, OP_FILL, &zero));
-    CHECK(copy_to(t, n->y, &place));
+    if (tensor_count(&view) < tensor_stored_count(dx)) CHECK(launch(t->stream, OP_FILL, &zero));
+    CHECK(copy_to(t, n->y, &view));
     return grad_done(t, n->x, dx);
 }
 
 /* 1: the views of base cover it exactly once: a split. */
 static int is_split(duet_var *base) {
-    return has_places(base) && covered(base) == tensor_stored_count(&base->value);
+    return views_are_disjoint(base) && covered(base) == tensor_stored_count(&base->value);
 }
 
 /* In an eager program a copy of a view is its own operation, and so is a part of a var, whose
@@ -172,11 +173,11 @@ static int part_backward(duet_tape *t, struct node *n) {
     duet_var *y = n->y;
     if (!n->x->needs_grad) return OK;
     count_operations(t, n);
-    if (y->view_of && has_places(y->view_of)) {
+    if (y->view_of && views_are_disjoint(y->view_of)) {
         if (y->in_place || !y->uses) return OK; /* it exists, or the views of y will create it */
-        struct tensor place = place_of(t, y);
+        struct tensor view = grad_view_of(t, y);
         CHECK(tape_error(t));
-        return place.data == y->grad.data ? OK : copy_to(t, y, &place);
+        return view.data == y->grad.data ? OK : copy_to(t, y, &view);
     }
     return n->args.in[0].strided ? to_var_behind(t, n) : tape_view_backward(t, n);
 }

@@ -193,7 +193,7 @@ duet_var *tape_var(duet_tape *t, struct tensor value, int needs_grad) {
     if (!*var) *var = malloc(sizeof **var);
     if (!*var) return tape_fail(t, fail(ERR_MEMORY, "tape: out of host memory")), NULL;
     memset(*var, 0, sizeof **var);
-    (*var)->place = t->var_count++;
+    (*var)->index = t->var_count++;
     (*var)->value = value;
     step_arena_hold(&t->arena, value.data);
     (*var)->needs_grad = needs_grad && t->step.training; /* an evaluation keeps no nodes */
@@ -237,8 +237,8 @@ int tape_node(duet_tape *t, const struct node *node) {
 /* ---- gradients of vars ---- */
 
 struct tensor grad_target(duet_tape *t, const duet_var *x) {
-    struct tensor place;
-    if (tape_piece_place(t, x, &place)) return place;
+    struct tensor view;
+    if (tape_piece_view(t, x, &view)) return view;
     return tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
 }
 

@@ -71,10 +71,10 @@ struct duet_var {
     /* The walk back from the root sets these. */
     int uses;     /* how often ops that the root depends on read it; making a view is not an op */
     int in_place; /* in a view: its gradient is part of view_of's gradient */
-    enum { PLACES_UNKNOWN, PLACES_APART, PLACES_CLASH } places; /* whether its views overlap */
+    enum { OVERLAP_UNKNOWN, OVERLAP_NONE, OVERLAP_SOME } overlap; /* whether its views overlap */
     struct duet_var *parts, *next_part; /* list of its views that ops read */
     /* For nn/autograd_memory.h. */
-    int place; /* its index among the vars of the pass */
+    int index; /* its number among the vars of the pass */
     /* These decide when value returns to the arena. */
     int saved;               /* 1: some backward reads it */
     int put_off;             /* number of its deferred relus */
@@ -133,7 +133,7 @@ void tape_set_hook(duet_tape *tape, grad_hook *hook, void *context);
  * syncbn/ implements it. Without an exchange only the tape's own segments count. */
 struct tape_exchange {
     int segments; /* V: segments of all ranks together */
-    int place;    /* index of the tape's one segment among the V; -1: use each segment's number v */
+    int segment;  /* index of the tape's one segment among the V; -1: use each segment's number v */
     /* Sets *parts to F64 (V, rows, channels), valid until the next call. Every rank writes its
      * segments' matrices there, at each segment's number v, on the compute stream. */
     int (*parts)(void *context, int rows, int channels, struct tensor *parts);

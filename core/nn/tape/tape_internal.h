@@ -146,7 +146,7 @@ int tape_node(duet_tape *t, const struct node *node);
 /* Called after the backward of the node with this index. It frees y->grad, unless y keeps it, and
  * the pieces from number `first` on that this backward took from the arena and no var holds. With
  * `once` it also frees the value of y and what the node saved besides vars. */
-int tape_node_done(duet_tape *t, int place, int first);
+int tape_node_done(duet_tape *t, int index, int first);
 
 int tape_relu_done(duet_tape *t, duet_var *x); /* x has one deferred relu fewer */
 
@@ -271,12 +271,12 @@ int tape_copy_view(duet_tape *t, duet_var *x);
 /* Notes in a walk that an op on the way to the root reads the view y. */
 void tape_count_part(duet_var *y);
 
-/* 1: only one op reads the view y, and writes its gradient to *place, in y's layout, without a
+/* 1: only one op reads the view y, and writes its gradient to *view, in y's layout, without a
  * grad_done. 0: the gradient goes to y->grad, as usual. */
-int tape_grad_place(duet_tape *t, duet_var *y, struct tensor *place);
+int tape_grad_view(duet_tape *t, duet_var *y, struct tensor *view);
 
 /* The same for a view that is one piece of memory, also in N16; it needs grad_done. */
-int tape_piece_place(duet_tape *t, const duet_var *y, struct tensor *place);
+int tape_piece_view(duet_tape *t, const duet_var *y, struct tensor *view);
 
 /* Makes y's gradient, with the dimensions of x, the gradient of x. */
 int tape_view_backward(duet_tape *t, struct node *n);

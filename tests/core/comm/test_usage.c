@@ -66,16 +66,16 @@ Test(comm_usage, tasks_on_a_node_of_srun, .timeout = 30) {
                  {"", "0", 0},    {"0", "0", 0},     {"70", "0", 0}};
     setenv("SLURM_STEP_NUM_TASKS", "5", 1), setenv("SLURM_PROCID", "1", 1);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct place place;
+        struct job_rank self;
         unsetenv("SLURM_NODEID"), setenv("SLURM_STEP_TASKS_PER_NODE", table[i].list, 1);
         if (table[i].node) setenv("SLURM_NODEID", table[i].node, 1);
-        int code = read_place_anywhere(&place, "");
+        int code = read_job_rank_anywhere(&self, "");
         cr_expect_eq(code, table[i].here ? OK : ERR_USAGE, "%s", table[i].list);
         if (code)
             cr_expect(strstr(error_message(), "SLURM_NODEID"), "%s", error_message());
         else
-            cr_expect(place.local_world == table[i].here && place.world == 5 && place.rank == 1,
-                      "%s: %d", table[i].list, place.local_world);
+            cr_expect(self.local_world == table[i].here && self.world == 5 && self.rank == 1,
+                      "%s: %d", table[i].list, self.local_world);
     }
 }
 

@@ -63,7 +63,8 @@ Test(dataset_tensors, tokens_with_a_label_at_each_place, .timeout = 30, .init = 
     struct dataset set;
     put(items, 2, 0);
     opened(&set, &c, 1);
-    cr_expect(set.count == 2 && set.shape.channels == 3 && set.places == 3 && set.classes == 301);
+    cr_expect(set.count == 2 && set.shape.channels == 3 && set.positions == 3 &&
+              set.classes == 301);
     for (int i = 0; i < 6; i++) {
         cr_expect_eq(set.numbers[i], (float)tokens[i / 3][i % 3]);
         cr_expect_eq(dataset_label(&set, i / 3, i % 3), labels[i / 3][i % 3]);

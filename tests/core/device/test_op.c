@@ -34,7 +34,7 @@ static int is_free(enum op op, int t, int d) {
     case OP_SUM: return t == 0 && d == 1; /* how many are added */
     case OP_SPREAD: return t == OP_INPUTS && d == 1;
     case OP_EMBEDDING_BACKWARD: return t == OP_INPUTS && d == 0; /* rows of the table */
-    case OP_TAKE_ALONG: return t == 0 && d == 1;                 /* the number of places */
+    case OP_TAKE_ALONG: return t == 0 && d == 1;                 /* the number of positions */
     case OP_ADD_ALONG: return t == OP_INPUTS && d == 1;
     case OP_CROSS_ENTROPY_FORWARD: return t == 0 && d == 1; /* the number of classes */
     default: return 0;
@@ -200,9 +200,9 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
            "log in N16");
     REFUSE(OP_SUM, a.p.sum.divide = 0, "a division by 0");
     ACCEPT(OP_TAKE_ALONG, a.in[1].dims[2] = 9);
-    REFUSE(OP_TAKE_ALONG, a.in[1].dims[2] = 3, "3 places for rows of 9 numbers");
+    REFUSE(OP_TAKE_ALONG, a.in[1].dims[2] = 3, "3 positions for rows of 9 numbers");
     ACCEPT(OP_ADD_ALONG, a.in[1].dims[2] = 1);
-    REFUSE(OP_ADD_ALONG, a.in[1].dims[2] = 0, "no places for rows of 9 numbers");
+    REFUSE(OP_ADD_ALONG, a.in[1].dims[2] = 0, "no positions for rows of 9 numbers");
     REFUSE(OP_SPREAD, a.p.sum.divide = -1, "a negative divisor");
     for (int op = OP_CROSS_ENTROPY_FORWARD; op <= OP_CROSS_ENTROPY_BACKWARD; op++) {
         REFUSE(op, a.p.loss.smoothing = 1.01, "more than the whole target is spread");

@@ -100,7 +100,7 @@ TERMS(2, S(4), 2, 3, 4)
 TERMS(3, S(2, 1, 3, 1), 2, 1, 4)
 TERMS(4, S(2, 3, 1, 4), 2, 3, 1, 1)
 
-/* ---- places and shapes ---- */
+/* ---- positions and shapes ---- */
 
 ROW(taken, tape_take_along_dim(t, x, k, 1), .x = S(3, 6, 4), .c = S(9, 4), .is = C_TOKENS)
 ROW(taken_rows, tape_take_along_dim(t, x, k, -2), .x = S(3, 6, 4), .c = S(3, 1), .is = C_TOKENS)

@@ -11,7 +11,7 @@ static const struct segments three = {.count = 3, .n = SAMPLES, .seg = {{0, 3}, 
 static const int sizes[INPUTS][4] = {{SAMPLES, HEADS, QUERIES, WIDTH},
                                      {SAMPLES, HEADS, KEYS, WIDTH},
                                      {SAMPLES, HEADS, KEYS, VALUES},
-                                     {SAMPLES, 1, 1, KEYS}}; /* the mask: of places, by sample */
+                                     {SAMPLES, 1, 1, KEYS}}; /* the mask: of positions, by sample */
 
 struct bed {
     struct device *device;

@@ -137,7 +137,7 @@ Test(lifetime, a_forgotten_value_goes_unless_it_is_read_again, .timeout = 30) {
         cr_assert_eq(is_there(&net, a), training, "exp reads its operand");
         cr_assert(!is_there(&net, b), "neither exp nor add_number reads it");
         cr_assert(is_there(&net, view));
-        tape_forget_since(t, view->place, d);
+        tape_forget_since(t, view->index, d);
         cr_assert(!is_there(&net, view), "tanh reads its result");
         cr_assert(is_there(&net, d));
         tape_forget(t, d);

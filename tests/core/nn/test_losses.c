@@ -36,11 +36,12 @@ static const struct loss_case cases[] = {CASES_OF("cross_entropy", 0, 0),
                                          {"rows_2", "rows_scores", "rows", 0, 0, 0, 0, 0.5},
                                          {"rows_3", "rows_scores", "rows", 0, 0, 0, 0, 1}};
 
-/* Row r, class c as scores of (samples, classes, places) and the other way round. */
-static void permute(const float *from, float *to, int rows, int classes, int places, int back) {
+/* Row r, class c as scores of (samples, classes, positions) and the other way round. */
+static void permute(const float *from, float *to, int rows, int classes, int positions, int back) {
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < classes; c++) {
-            int row = r * classes + c, other = (r / places * classes + c) * places + r % places;
+            int row = r * classes + c,
+                other = (r / positions * classes + c) * positions + r % positions;
             to[back ? row : other] = from[back ? other : row];
         }
 }
@@ -55,12 +56,12 @@ static duet_var *loss_of(duet_tape *t, duet_var *x, const duet_tensor *labels,
                   : duet_cross_entropy(t, x, labels, DUET_MEAN, &options);
 }
 
-static void check(duet_device *device, const struct loss_case *c, int places) {
+static void check(duet_device *device, const struct loss_case *c, int positions) {
     struct golden_tensor scores = golden_tensor(FILE_OF_FACTS, c->scores),
                          labels = golden_tensor(FILE_OF_FACTS, c->labels),
                          weights = golden_tensor(FILE_OF_FACTS, "classes"), want;
-    const int rows = scores.dims[0], classes = scores.dims[1], n = rows / places,
-              rank = places > 1 ? 3 : 2;
+    const int rows = scores.dims[0], classes = scores.dims[1], n = rows / positions,
+              rank = positions > 1 ? 3 : 2;
     float x[MOST], laid[MOST], w[MOST];
     int32_t label[MOST];
     char key[64];
@@ -73,9 +74,9 @@ static void check(duet_device *device, const struct loss_case *c, int places) {
         label[i] = (int32_t)labels.x[i];
     for (size_t i = 0; i < weights.count; i++)
         w[i] = (float)weights.x[i];
-    permute(x, laid, rows, classes, places, 0);
-    MUST(duet_tensor_create(&at_x, device, DUET_F32, rank, (int[]){n, classes, places}, laid));
-    MUST(duet_tensor_create(&at_labels, device, DUET_I32, rank - 1, (int[]){n, places}, label));
+    permute(x, laid, rows, classes, positions, 0);
+    MUST(duet_tensor_create(&at_x, device, DUET_F32, rank, (int[]){n, classes, positions}, laid));
+    MUST(duet_tensor_create(&at_labels, device, DUET_I32, rank - 1, (int[]){n, positions}, label));
     MUST(duet_tensor_create(&at_weights, device, DUET_F32, 1, weights.dims, w));
     MUST(duet_tape_create(&t, device));
     MUST(duet_tape_begin(t, NULL, n, DUET_EVALUATE));
@@ -88,7 +89,7 @@ static void check(duet_device *device, const struct loss_case *c, int places) {
               mean);
     MUST(duet_var_grad(&grad, t, leaf));
     MUST(duet_tensor_read(grad, laid));
-    permute(laid, x, rows, classes, places, 1);
+    permute(laid, x, rows, classes, positions, 1);
     snprintf(key, sizeof key, "%s_mean", c->name);
     want = golden_tensor(FILE_OF_FACTS, key);
     mean /= n;

@@ -47,7 +47,7 @@ static duet_var *block(duet_tape *t, duet_var *x, int solid) {
     return y;
 }
 
-/* One of three places of a token is read: the gradients of the others are 0. */
+/* One of three positions of a token is read: the gradients of the others are 0. */
 static duet_var *middle(duet_tape *t, duet_var *x, int solid) {
     return duet_tanh(t, narrow(t, x, 2, C, C, solid));
 }
@@ -230,7 +230,7 @@ static duet_var *joined(duet_tape *t, duet_var *x, int solid) {
     return duet_add(t, y, narrow(t, y, 1, 4, 1, solid));
 }
 
-/* Channels change places in their layout, as in a ShuffleNet. */
+/* Channels change positions in their layout, as in a ShuffleNet. */
 static duet_var *shuffled(duet_tape *t, duet_var *x, int solid) {
     x = pictures(t, x, solid);
     duet_var *y = duet_reshape(t, x, 5, (int[]){-1, 2, 3, 4, 6});

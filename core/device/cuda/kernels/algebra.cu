@@ -6,7 +6,7 @@ template <int KIND, int TILE>
 static __global__ void __launch_bounds__(tile_threads(TILE))
     matmul(const __grid_constant__ struct matmul m) {
     __shared__ struct product_shared shared;
-    struct place at = here();
+    struct thread_index at = here();
     DUET_BLOCK_KERNEL(at);
     k_matmul(KIND, TILE, &m, &shared, at);
 }

@@ -53,7 +53,7 @@ static inline uint32_t matmul_grid(struct matmul *m, enum product_kind kind, enu
 }
 
 DUET_BLOCK void k_matmul(int kind, int tile, const struct matmul *m, struct product_shared *memory,
-                         struct place at) {
+                         struct thread_index at) {
     uint32_t batch = at.block / m->tiles;
     struct product p = m->p;
     p.a += batch * m->a_step, p.b += batch * m->b_step, p.out += batch * m->out_step;
@@ -91,7 +91,7 @@ static inline struct sum_over sum_over_of(const struct op_args *a) {
 }
 
 DUET_BLOCK void k_sum_over(const struct sum_over *s, struct sum_over_shared *shared,
-                           struct place at) {
+                           struct thread_index at) {
     for (size_t tile = at.block; tile < s->tiles; tile += at.blocks) {
         size_t o = tile / s->row_tiles, first = tile % s->row_tiles * s->columns;
         BLOCK_PHASE(at) {
@@ -131,8 +131,8 @@ static inline struct spread spread_of(const struct op_args *a) {
     return s;
 }
 
-DUET_HD void k_spread(const struct spread *s, struct place at) {
-    for (size_t e = place_first(at); e < s->all; e += place_stride(at)) {
+DUET_HD void k_spread(const struct spread *s, struct thread_index at) {
+    for (size_t e = thread_first(at); e < s->all; e += thread_stride(at)) {
         uint32_t in_row, i, o = divide(s->by_row, (uint32_t)e, &in_row);
         divide(s->by_inner, in_row, &i);
         s->dx[e] = s->dy[(size_t)o * s->by_inner.d + i] / s->divide;
@@ -170,14 +170,14 @@ static inline struct permute permute_of(const struct op_args *a) {
     return p;
 }
 
-DUET_HD void k_permute(const struct permute *p, struct place at) {
-    for (size_t e = place_first(at); e < p->all; e += place_stride(at)) {
+DUET_HD void k_permute(const struct permute *p, struct thread_index at) {
+    for (size_t e = thread_first(at); e < p->all; e += thread_stride(at)) {
         uint32_t rest = (uint32_t)e, from = 0, to = 0;
         DUET_UNROLL
         for (int i = 0; i < MAX_RANK - 1; i++)
             if (i >= p->first) {
-                uint32_t place = divide(p->by[i], rest, &rest);
-                from += place * p->step[i], to += place * p->to[i];
+                uint32_t index = divide(p->by[i], rest, &rest);
+                from += index * p->step[i], to += index * p->to[i];
             }
         p->y[to + rest * p->to[MAX_RANK - 1]] = p->x[from + rest * p->step[MAX_RANK - 1]];
     }
@@ -197,8 +197,8 @@ static inline struct to_index to_index_of(const struct op_args *a) {
     return t;
 }
 
-DUET_HD void k_to_index(const struct to_index *t, struct place at) {
-    for (size_t i = place_first(at); i < t->all; i += place_stride(at))
+DUET_HD void k_to_index(const struct to_index *t, struct thread_index at) {
+    for (size_t i = thread_first(at); i < t->all; i += thread_stride(at))
         t->y[i] = index_of_float(t->x[i]);
 }
 
@@ -224,8 +224,8 @@ static inline struct embedding embedding_of(const struct op_args *a) {
     return e;
 }
 
-DUET_HD void k_embedding_backward(const struct embedding *e, struct place at) {
-    for (size_t i = place_first(at); i < e->all; i += place_stride(at)) {
+DUET_HD void k_embedding_backward(const struct embedding *e, struct thread_index at) {
+    for (size_t i = thread_first(at); i < e->all; i += thread_stride(at)) {
         uint32_t d, row = divide(e->by_width, (uint32_t)i, &d);
         float sum = 0;
         for (uint32_t n = 0; n < e->n && row + 1 != e->left_out; n++)

@@ -34,7 +34,7 @@ DUET_HD size_t attention_tile(size_t first, size_t count) {
  * hidden. */
 DUET_BLOCK void attention_log_sum(const struct attention *p, struct attention_shared *shared,
                                   struct attention_state *state, size_t b, size_t i,
-                                  struct place at) {
+                                  struct thread_index at) {
     size_t keys = attention_keys(p, i);
     BLOCK_PHASE(at) {
         double max = -(double)INFINITY;
@@ -63,7 +63,7 @@ DUET_BLOCK void attention_log_sum(const struct attention *p, struct attention_sh
 }
 
 DUET_BLOCK void k_attention_forward(const struct attention *p, struct attention_shared *shared,
-                                    struct place at) {
+                                    struct thread_index at) {
     struct attention_state state[STATES];
     for (size_t row = at.block; row < p->batches * p->queries; row += at.blocks) {
         size_t b = row / p->queries, i = row % p->queries, keys = attention_keys(p, i);
@@ -96,7 +96,7 @@ DUET_BLOCK void k_attention_forward(const struct attention *p, struct attention_
 
 DUET_BLOCK void attention_query_gradient(const struct attention *p, struct attention_shared *shared,
                                          struct attention_state *state, size_t row,
-                                         struct place at) {
+                                         struct thread_index at) {
     size_t b = row / p->queries, i = row % p->queries, keys = attention_keys(p, i);
     for (size_t first = 0; first < p->width; first += ATTENTION_THREADS) {
         for (size_t from = 0; from < keys; from += ATTENTION_THREADS) {
@@ -124,7 +124,7 @@ DUET_BLOCK void attention_query_gradient(const struct attention *p, struct atten
 /* Adds the contributions of the queries from `from` on to the columns from `first` on. */
 DUET_BLOCK void attention_add_queries(const struct attention *p, struct attention_shared *shared,
                                       struct attention_state *state, size_t b, size_t j,
-                                      size_t first, size_t from, struct place at) {
+                                      size_t first, size_t from, struct thread_index at) {
     BLOCK_PHASE(at) {
         size_t i = from + at.thread;
         if (i < p->queries) {
@@ -148,7 +148,7 @@ DUET_BLOCK void attention_add_queries(const struct attention *p, struct attentio
 
 DUET_BLOCK void attention_key_gradients(const struct attention *p, struct attention_shared *shared,
                                         struct attention_state *state, size_t row,
-                                        struct place at) {
+                                        struct thread_index at) {
     size_t b = row / p->keys, j = row % p->keys, most = p->width > p->values ? p->width : p->values;
     for (size_t first = 0; first < most; first += ATTENTION_THREADS) {
         BLOCK_PHASE(at) {
@@ -166,7 +166,7 @@ DUET_BLOCK void attention_key_gradients(const struct attention *p, struct attent
 
 /* The first blocks work on the queries, and the others work on the keys. */
 DUET_BLOCK void k_attention_backward(const struct attention *p, struct attention_shared *shared,
-                                     struct place at) {
+                                     struct thread_index at) {
     struct attention_state state[STATES];
     size_t queries = p->batches * p->queries, all = queries + p->batches * p->keys;
     for (size_t row = at.block; row < all; row += at.blocks) {

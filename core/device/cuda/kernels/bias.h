@@ -22,8 +22,8 @@ static inline struct add_bias add_bias_of(const struct tensor *y, const struct t
     return a;
 }
 
-DUET_HD void k_add_bias(const struct add_bias *a, struct place at) {
-    for (size_t i = place_first(at); i < a->count; i += place_stride(at)) {
+DUET_HD void k_add_bias(const struct add_bias *a, struct thread_index at) {
+    for (size_t i = thread_first(at); i < a->count; i += thread_stride(at)) {
         uint32_t rest, channel;
         uint32_t plane = divide(a->by_pixels, (uint32_t)i, &rest);
         divide(a->by_channels, plane, &channel);

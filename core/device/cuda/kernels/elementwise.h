@@ -109,35 +109,35 @@ DUET_HD void quad_store(const struct elementwise *e, float *p, size_t q, const f
 
 /* Loops over the quads of this thread. */
 #define FOR_EACH_QUAD(q, e, at) \
-    for (size_t q = place_first(at); 4 * q < (e)->count; q += place_stride(at))
+    for (size_t q = thread_first(at); 4 * q < (e)->count; q += thread_stride(at))
 
 /* Writes y = EXPRESSION of x, or of a and b, element by element. */
-#define K_OF_ONE(name, expression)                                        \
-    DUET_HD void k_##name(const struct elementwise *e, struct place at) { \
-        FOR_EACH_QUAD(q, e, at) {                                         \
-            float v[4];                                                   \
-            quad_load(e, v, e->in0, q);                                   \
-            DUET_UNROLL                                                   \
-            for (int i = 0; i < 4; i++) {                                 \
-                float x = v[i];                                           \
-                v[i] = expression;                                        \
-            }                                                             \
-            quad_store(e, e->out, q, v);                                  \
-        }                                                                 \
+#define K_OF_ONE(name, expression)                                               \
+    DUET_HD void k_##name(const struct elementwise *e, struct thread_index at) { \
+        FOR_EACH_QUAD(q, e, at) {                                                \
+            float v[4];                                                          \
+            quad_load(e, v, e->in0, q);                                          \
+            DUET_UNROLL                                                          \
+            for (int i = 0; i < 4; i++) {                                        \
+                float x = v[i];                                                  \
+                v[i] = expression;                                               \
+            }                                                                    \
+            quad_store(e, e->out, q, v);                                         \
+        }                                                                        \
     }
-#define K_OF_TWO(name, expression)                                        \
-    DUET_HD void k_##name(const struct elementwise *e, struct place at) { \
-        FOR_EACH_QUAD(q, e, at) {                                         \
-            float v[4], w[4];                                             \
-            quad_load(e, v, e->in0, q);                                   \
-            quad_load(e, w, e->in1, q);                                   \
-            DUET_UNROLL                                                   \
-            for (int i = 0; i < 4; i++) {                                 \
-                float a = v[i], b = w[i];                                 \
-                v[i] = expression;                                        \
-            }                                                             \
-            quad_store(e, e->out, q, v);                                  \
-        }                                                                 \
+#define K_OF_TWO(name, expression)                                               \
+    DUET_HD void k_##name(const struct elementwise *e, struct thread_index at) { \
+        FOR_EACH_QUAD(q, e, at) {                                                \
+            float v[4], w[4];                                                    \
+            quad_load(e, v, e->in0, q);                                          \
+            quad_load(e, w, e->in1, q);                                          \
+            DUET_UNROLL                                                          \
+            for (int i = 0; i < 4; i++) {                                        \
+                float a = v[i], b = w[i];                                        \
+                v[i] = expression;                                               \
+            }                                                                    \
+            quad_store(e, e->out, q, v);                                         \
+        }                                                                        \
     }
 
 K_OF_TWO(add_forward, a + b)
@@ -160,7 +160,7 @@ K_OF_KIND(relu, ACTIVATION_RELU)
 K_OF_KIND(tanh, ACTIVATION_TANH)
 K_OF_KIND(sigmoid, ACTIVATION_SIGMOID)
 
-DUET_HD void k_where(const struct elementwise *e, struct place at) {
+DUET_HD void k_where(const struct elementwise *e, struct thread_index at) {
     FOR_EACH_QUAD(q, e, at) {
         float c[4], a[4] = {e->value, e->value, e->value, e->value},
                     b[4] = {e->value, e->value, e->value, e->value};
@@ -176,7 +176,7 @@ DUET_HD void k_where(const struct elementwise *e, struct place at) {
 
 /* Forward and backward are the same: the mask is a function of (seed, virtual device, step, layer,
  * element). A quad of elements takes exactly one call of Philox. */
-DUET_HD void k_dropout(const struct elementwise *e, struct place at) {
+DUET_HD void k_dropout(const struct elementwise *e, struct thread_index at) {
     FOR_EACH_QUAD(q, e, at) {
         float x[4];
         struct philox words =
@@ -189,7 +189,7 @@ DUET_HD void k_dropout(const struct elementwise *e, struct place at) {
     }
 }
 
-DUET_HD void k_random_numbers(const struct elementwise *e, struct place at) {
+DUET_HD void k_random_numbers(const struct elementwise *e, struct thread_index at) {
     FOR_EACH_QUAD(q, e, at) {
         float y[4];
         struct philox four =
@@ -209,7 +209,7 @@ DUET_HD uint32_t philox_word(const struct philox *four, uint32_t i) {
 }
 
 /* A plane draws once. The elements of a quad are in one plane or in several consecutive planes. */
-DUET_HD void k_dropout2d(const struct elementwise *e, struct place at) {
+DUET_HD void k_dropout2d(const struct elementwise *e, struct thread_index at) {
     uint32_t step = (uint32_t)e->step->step;
     FOR_EACH_QUAD(q, e, at) {
         float x[4];
@@ -229,13 +229,13 @@ DUET_HD void k_dropout2d(const struct elementwise *e, struct place at) {
     }
 }
 
-DUET_HD void k_fill(const struct elementwise *e, struct place at) {
+DUET_HD void k_fill(const struct elementwise *e, struct thread_index at) {
     float v[4] = {e->value, e->value, e->value, e->value};
     FOR_EACH_QUAD(q, e, at) quad_store(e, e->out, q, v);
 }
 
 /* Each thread adds up all pieces itself, since a model has only a few hundred. */
-DUET_HD void k_clip(const struct elementwise *e, struct place at) {
+DUET_HD void k_clip(const struct elementwise *e, struct thread_index at) {
     const float factor = clip_factor(e->max_norm, clip_norm(e->sums, e->pieces));
     FOR_EACH_QUAD(q, e, at) {
         float y[4];
@@ -249,7 +249,7 @@ DUET_HD void k_clip(const struct elementwise *e, struct place at) {
 
 /* It rounds exactly like reference_sgd: all sums are fused, but the momentum product is rounded
  * first. in0 is the gradient, out the value, out1 the momentum or NULL. */
-DUET_HD void k_sgd(const struct elementwise *e, struct place at) {
+DUET_HD void k_sgd(const struct elementwise *e, struct thread_index at) {
     float rate = e->step->learning_rate;
     int first = e->step->first_update;
     FOR_EACH_QUAD(q, e, at) {
@@ -305,7 +305,7 @@ DUET_HD void pairs_store(const struct elementwise *e, size_t q, const float firs
 }
 
 /* Rounds exactly like reference_adadelta. in0 is the gradient, out the value, out1 the moments. */
-DUET_HD void k_adadelta(const struct elementwise *e, struct place at) {
+DUET_HD void k_adadelta(const struct elementwise *e, struct thread_index at) {
     const float rho = e->beta2, rest = e->rest2, epsilon = e->epsilon;
     float rate = e->step->learning_rate;
     FOR_EACH_QUAD(q, e, at) {
@@ -327,7 +327,7 @@ DUET_HD void k_adadelta(const struct elementwise *e, struct place at) {
 }
 
 /* It rounds exactly like reference_adam. Operands are as in k_adadelta. */
-DUET_HD void k_adam(const struct elementwise *e, struct place at) {
+DUET_HD void k_adam(const struct elementwise *e, struct thread_index at) {
     const float rest1 = e->rest1, beta2 = e->beta2, rest2 = e->rest2, epsilon = e->epsilon;
     float rate = e->step->adam_rate, root = e->step->adam_root, keep = e->step->adam_keep;
     FOR_EACH_QUAD(q, e, at) {

@@ -49,8 +49,8 @@ DUET_HD size_t grouped_at(uint32_t n, int channels, int c, int height, int h, in
            (size_t)v;
 }
 
-DUET_HD void k_grouped_conv_forward(const struct grouped_conv *c, struct place at) {
-    for (size_t e = place_first(at); e < c->count; e += place_stride(at)) {
+DUET_HD void k_grouped_conv_forward(const struct grouped_conv *c, struct thread_index at) {
+    for (size_t e = thread_first(at); e < c->count; e += thread_stride(at)) {
         uint32_t q, p, o;
         uint32_t n = divide(c->by_channels,
                             divide(c->by_rows, divide(c->by_columns, (uint32_t)e, &q), &p), &o);
@@ -72,8 +72,8 @@ DUET_HD void k_grouped_conv_forward(const struct grouped_conv *c, struct place a
     }
 }
 
-DUET_HD void k_grouped_conv_backward_data(const struct grouped_conv *c, struct place at) {
-    for (size_t e = place_first(at); e < c->count; e += place_stride(at)) {
+DUET_HD void k_grouped_conv_backward_data(const struct grouped_conv *c, struct thread_index at) {
+    for (size_t e = thread_first(at); e < c->count; e += thread_stride(at)) {
         uint32_t v, h, channel;
         uint32_t n =
             divide(c->by_channels, divide(c->by_rows, divide(c->by_columns, (uint32_t)e, &v), &h),
@@ -128,7 +128,8 @@ DUET_HD float grouped_share(const struct grouped_conv *c, int o, uint32_t weight
 
 /* Blocks 0 .. count-1 compute a weight each, and the next `outputs` blocks a bias each. */
 DUET_BLOCK void k_grouped_conv_backward_weight(const struct grouped_conv *c,
-                                               struct grouped_shared *shared, struct place at) {
+                                               struct grouped_shared *shared,
+                                               struct thread_index at) {
     const uint32_t all = c->count + (uint32_t)c->outputs,
                    filter = (uint32_t)(c->of_group * c->rows * c->columns);
     for (uint32_t work = at.block; work < all; work += at.blocks) {

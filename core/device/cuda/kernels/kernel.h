@@ -1,9 +1,9 @@
 /* The parts that all CUDA kernels of the ops share. A kernel is an ordinary function that gets the
  * number of its thread:
  *
- *     DUET_HD void k_relu_forward(const struct elementwise *e, struct place at);
+ *     DUET_HD void k_relu_forward(const struct elementwise *e, struct thread_index at);
  *
- * On a GPU a short __global__ function calls it with the thread's own place (the .cu files, with
+ * On a GPU a short __global__ function calls it with the thread's own index (the .cu files, with
  * the macros of launch.h). A test calls it on the host for every block and every thread, one after
  * another, and compares the result with the reference. So index arithmetic, tails and the order of
  * every sum are tested on machines without a GPU.
@@ -83,15 +83,15 @@ enum { STATES = BLOCK_LIMIT };
 #endif
 
 /* A thread's number in its block, and the block's in the grid. Both have one dimension. */
-struct place {
+struct thread_index {
     uint32_t block, blocks, thread, threads;
 };
 
-DUET_HD size_t place_first(struct place at) {
+DUET_HD size_t thread_first(struct thread_index at) {
     return (size_t)at.block * at.threads + at.thread;
 }
 
-DUET_HD size_t place_stride(struct place at) {
+DUET_HD size_t thread_stride(struct thread_index at) {
     return (size_t)at.blocks * at.threads;
 }
 

@@ -56,7 +56,7 @@ static inline int refuse_size(enum op op) {
     ROW(ATTENTION, attention)   \
     ROW(LOG, log)               \
     ROW(ALGEBRA, algebra)       \
-    ROW(ALONG, places)
+    ROW(ALONG, gather)
 
 /* Each enqueues one op, or fail()s to refuse it. A second function per family returns its kernel i,
  * or NULL after the last, for cuda_load_kernels. */
@@ -76,24 +76,24 @@ int enqueue_bias_gradient(struct cuda_stream *stream, enum op op, const struct o
 
 /* ---- for .cu files ---- */
 
-/* The calling thread's place in its grid. */
-static __device__ __forceinline__ struct place here(void) {
+/* The calling thread's index in its grid. */
+static __device__ __forceinline__ struct thread_index here(void) {
     return {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
 }
 
-/* Makes the __global__ function `name` from k_name(const type *, struct place), a kernel whose
+/* Makes the __global__ function `name` from k_name(const type *, struct thread_index), a kernel whose
  * threads work independently. The other arguments are its launch bounds. */
 #define THREAD_KERNEL(name, type, ...)                                                           \
     static __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ type p) { \
         k_##name(&p, here());                                                                    \
     }
 
-/* The same for k_name(const type *, shared_type *, struct place), a kernel in phases, whose threads
+/* The same for k_name(const type *, shared_type *, struct thread_index), a kernel in phases, whose threads
  * work together through shared memory. */
 #define BLOCK_KERNEL(name, type, shared_type, ...)                                               \
     static __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ type p) { \
         __shared__ shared_type shared;                                                           \
-        struct place at = here();                                                                \
+        struct thread_index at = here();                                                         \
         DUET_BLOCK_KERNEL(at);                                                                   \
         k_##name(&p, &shared, at);                                                               \
     }

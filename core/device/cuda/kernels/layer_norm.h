@@ -56,7 +56,7 @@ struct norm_state {
 
 /* Puts the moments of each row into the state of its threads. */
 DUET_BLOCK void norm_moments(const struct norm_rows *p, struct norm_rows_shared *shared,
-                             struct norm_state *state, int first, struct place at) {
+                             struct norm_state *state, int first, struct thread_index at) {
     BLOCK_PHASE(at) {
         const float *x = p->x + (size_t)row_of(first, at) * (size_t)p->columns;
         double sum = 0;
@@ -83,7 +83,7 @@ DUET_BLOCK void norm_moments(const struct norm_rows *p, struct norm_rows_shared 
 }
 
 DUET_BLOCK void k_layer_norm_forward(const struct norm_rows *p, struct norm_rows_shared *shared,
-                                     struct place at) {
+                                     struct thread_index at) {
     struct norm_state state[STATES];
     FOR_EACH_ROW_GROUP(first, p, at) {
         norm_moments(p, shared, state, first, at);
@@ -103,7 +103,8 @@ DUET_BLOCK void k_layer_norm_forward(const struct norm_rows *p, struct norm_rows
 }
 
 DUET_BLOCK void k_layer_norm_backward_data(const struct norm_rows *p,
-                                           struct norm_rows_shared *shared, struct place at) {
+                                           struct norm_rows_shared *shared,
+                                           struct thread_index at) {
     struct norm_state state[STATES];
     FOR_EACH_ROW_GROUP(first, p, at) {
         norm_moments(p, shared, state, first, at);
@@ -170,7 +171,8 @@ static inline struct norm_weights norm_weights_of(const struct op_args *a) {
 }
 
 DUET_BLOCK void k_layer_norm_backward_weight(const struct norm_weights *p,
-                                             struct norm_weights_shared *shared, struct place at) {
+                                             struct norm_weights_shared *shared,
+                                             struct thread_index at) {
     for (uint32_t tile = at.block; tile < p->tiles; tile += at.blocks) {
         BLOCK_PHASE(at) {
             uint32_t k = tile * p->columns + at.thread % p->columns;

@@ -26,7 +26,7 @@ struct loss_sum {
     const int32_t *hits;
     double *loss_log;
     int64_t *hit_log;
-    int rows, columns, column, places;
+    int rows, columns, column, positions;
     const struct step_block *step;
 };
 
@@ -41,13 +41,13 @@ static inline struct loss_sum loss_sum_of(const struct op_args *a) {
     s.loss = (const double *)a->in[0].data, s.hits = (const int32_t *)a->in[1].data;
     s.loss_log = (double *)a->out[0].data, s.hit_log = (int64_t *)a->out[1].data;
     s.rows = a->in[0].dims[0], s.columns = a->out[0].dims[1], s.column = a->p.loss.column,
-    s.places = a->p.loss.places > 1 ? a->p.loss.places : 1, s.step = a->step;
+    s.positions = a->p.loss.positions > 1 ? a->p.loss.positions : 1, s.step = a->step;
     return s;
 }
 
 /* Runs as one block. */
 DUET_BLOCK void k_loss_sum(const struct loss_sum *p, struct loss_sum_shared *shared,
-                           struct place at) {
+                           struct thread_index at) {
     BLOCK_PHASE(at) {
         if (at.thread == 0) shared->loss_sum = 0, shared->hit_sum = 0;
     }
@@ -73,7 +73,7 @@ DUET_BLOCK void k_loss_sum(const struct loss_sum *p, struct loss_sum_shared *sha
     BLOCK_PHASE(at) {
         if (at.thread == 0) {
             size_t cell = (size_t)p->step->row * (size_t)p->columns + (size_t)p->column;
-            p->loss_log[cell] = shared->loss_sum / p->places;
+            p->loss_log[cell] = shared->loss_sum / p->positions;
             p->hit_log[cell] = shared->hit_sum;
         }
     }
@@ -110,8 +110,8 @@ DUET_HD uint64_t *hash_cell(const struct hash *p) {
 }
 
 /* Runs before k_hash if that has more than one block. */
-DUET_HD void k_hash_zero(const struct hash *p, struct place at) {
-    if (place_first(at) == 0) *hash_cell(p) = 0;
+DUET_HD void k_hash_zero(const struct hash *p, struct thread_index at) {
+    if (thread_first(at) == 0) *hash_cell(p) = 0;
 }
 
 DUET_BLOCK void hash_add(uint64_t *cell, uint64_t part) {
@@ -122,18 +122,18 @@ DUET_BLOCK void hash_add(uint64_t *cell, uint64_t part) {
 #endif
 }
 
-DUET_BLOCK void k_hash(const struct hash *p, struct hash_shared *shared, struct place at) {
+DUET_BLOCK void k_hash(const struct hash *p, struct hash_shared *shared, struct thread_index at) {
     BLOCK_PHASE(at) {
         uint64_t sum = 0;
         size_t quads = p->aligned ? p->count / 4 : 0;
-        for (size_t q = place_first(at); q < quads; q += place_stride(at)) {
+        for (size_t q = thread_first(at); q < quads; q += thread_stride(at)) {
             float x[4];
             load_4(x, p->x + 4 * q);
             DUET_UNROLL
             for (int i = 0; i < 4; i++)
                 sum += hash_mix(bits_of(x[i]), 4 * q + (size_t)i);
         }
-        for (size_t i = 4 * quads + place_first(at); i < p->count; i += place_stride(at))
+        for (size_t i = 4 * quads + thread_first(at); i < p->count; i += thread_stride(at))
             sum += hash_mix(bits_of(p->x[i]), i);
         shared->part[at.thread] = sum;
     }
@@ -170,7 +170,7 @@ static inline struct square_sums square_sums_of(const struct op_args *a) {
 
 /* Blocks of CLIP_LANES threads. */
 DUET_BLOCK void k_square_sums(const struct square_sums *p, struct square_sums_shared *shared,
-                              struct place at) {
+                              struct thread_index at) {
     for (int i = (int)at.block; i < p->count; i += (int)at.blocks) {
         const float *x = p->x + p->piece[2 * i];
         BLOCK_PHASE(at) {

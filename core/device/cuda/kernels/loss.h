@@ -28,7 +28,7 @@ struct row_op {
     float *out;
     double *loss;
     int32_t *hits;
-    int rows, columns, reduction, distance, places, ignores, ignore_index;
+    int rows, columns, reduction, distance, positions, ignores, ignore_index;
     int log; /* 1: for softmax its logarithm; for cross entropy log-probabilities (nll_loss) */
     double smoothing; /* cross entropy */
     const struct step_block *step;
@@ -58,7 +58,7 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
     r.dloss = tensor_f32(&a->in[2]), r.weights = tensor_f32(&a->in[3]);
     r.ignores = a->p.loss.ignores, r.ignore_index = a->p.loss.ignore_index;
     r.reduction = a->p.loss.reduction, r.distance = a->p.loss.distance;
-    r.places = a->p.loss.places > 1 ? a->p.loss.places : 1;
+    r.positions = a->p.loss.positions > 1 ? a->p.loss.positions : 1;
     if (op == OP_CROSS_ENTROPY_FORWARD || op == OP_CROSS_ENTROPY_BACKWARD)
         r.smoothing = a->p.loss.smoothing, r.log = a->p.loss.log_probabilities;
     return r;
@@ -71,7 +71,7 @@ DUET_HD double larger(double a, double b) {
 
 /* Puts each row's maximum and its sum of exp(x - max) into the row's cell. */
 DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, int first,
-                             struct place at) {
+                             struct thread_index at) {
     BLOCK_PHASE(at) {
         const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->columns;
         double max = -(double)INFINITY;
@@ -105,7 +105,7 @@ DUET_HD double class_weight(const struct row_op *p, int class_index) {
 /* After rows_softmax, puts the sum over all classes of -log_softmax times the weight into each
  * row's cell. Without label smoothing it does nothing. */
 DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, int first,
-                            struct place at) {
+                            struct thread_index at) {
     if (p->smoothing == 0) return;
     BLOCK_PHASE(at) {
         const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->columns;
@@ -122,7 +122,7 @@ DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, i
 
 /* Puts the sum of all class weights, if any, into each row's cell. */
 DUET_BLOCK void rows_weights(const struct row_op *p, struct row_shared *shared, int first,
-                             struct place at) {
+                             struct thread_index at) {
     (void)first;
     if (!p->weights) return;
     BLOCK_PHASE(at) {
@@ -140,7 +140,7 @@ DUET_BLOCK void rows_weights(const struct row_op *p, struct row_shared *shared, 
  * scores into each row's cell; 0 is a hit. A NaN never beats it, except as score 0, since the
  * reference's search starts there and would never leave it. */
 DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, int first,
-                            struct place at) {
+                            struct thread_index at) {
     BLOCK_PHASE(at) {
         const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->columns;
         int32_t beaten = 0, label = row_of(first, at) < p->rows ? p->labels[row_of(first, at)] : -1;
@@ -161,14 +161,14 @@ DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, i
 
 DUET_HD double row_weight(const struct row_op *p, int row) {
     switch (p->reduction) {
-    case REDUCE_MEAN: return (double)p->step->weight / p->places;
+    case REDUCE_MEAN: return (double)p->step->weight / p->positions;
     case REDUCE_SUM: return 1;
     default: return p->dloss[row];
     }
 }
 
 DUET_BLOCK void k_softmax_forward(const struct row_op *p, struct row_shared *shared,
-                                  struct place at) {
+                                  struct thread_index at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         rows_softmax(p, shared, first, at);
         BLOCK_PHASE(at) {
@@ -184,7 +184,7 @@ DUET_BLOCK void k_softmax_forward(const struct row_op *p, struct row_shared *sha
 }
 
 DUET_BLOCK void k_softmax_backward(const struct row_op *p, struct row_shared *shared,
-                                   struct place at) {
+                                   struct thread_index at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         BLOCK_PHASE(at) {
             size_t start = (size_t)row_of(first, at) * (size_t)p->columns;
@@ -210,7 +210,7 @@ DUET_BLOCK void k_softmax_backward(const struct row_op *p, struct row_shared *sh
 }
 
 DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_shared *shared,
-                                        struct place at) {
+                                        struct thread_index at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         if (!p->log) rows_softmax(p, shared, first, at);
         rows_smooth(p, shared, first, at);
@@ -238,7 +238,7 @@ DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_share
 }
 
 DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shared *shared,
-                                         struct place at) {
+                                         struct thread_index at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         if (!p->log) rows_softmax(p, shared, first, at);
         rows_weights(p, shared, first, at);

@@ -26,7 +26,8 @@ DUET_HD double row_slope(const struct row_op *p, double x, double target) {
     return 2 * off;
 }
 
-DUET_BLOCK void k_mse_forward(const struct row_op *p, struct row_shared *shared, struct place at) {
+DUET_BLOCK void k_mse_forward(const struct row_op *p, struct row_shared *shared,
+                              struct thread_index at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         BLOCK_PHASE(at) {
             size_t start = (size_t)row_of(first, at) * (size_t)p->columns;
@@ -49,7 +50,8 @@ DUET_BLOCK void k_mse_forward(const struct row_op *p, struct row_shared *shared,
 }
 
 /* It has no sum, so it does not use `shared`. */
-DUET_BLOCK void k_mse_backward(const struct row_op *p, struct row_shared *shared, struct place at) {
+DUET_BLOCK void k_mse_backward(const struct row_op *p, struct row_shared *shared,
+                               struct thread_index at) {
     (void)shared;
     FOR_EACH_ROW_GROUP(first, p, at) {
         BLOCK_PHASE(at) {

@@ -95,7 +95,7 @@ DUET_HD size_t norm_at(const struct norm *p, int c, uint32_t i) {
 }
 
 /* Adds both sums of the threads, in fold order, into a[0] and b[0]. */
-DUET_BLOCK void norm_fold(struct norm_shared *shared, struct place at) {
+DUET_BLOCK void norm_fold(struct norm_shared *shared, struct thread_index at) {
     BLOCK_FOLD(at, half, at.threads, 1) {
         shared->a[at.thread] += shared->a[at.thread + half];
         shared->b[at.thread] += shared->b[at.thread + half];
@@ -103,7 +103,7 @@ DUET_BLOCK void norm_fold(struct norm_shared *shared, struct place at) {
 }
 
 DUET_BLOCK void k_batch_norm_moments(const struct norm *p, struct norm_shared *shared,
-                                     struct place at) {
+                                     struct thread_index at) {
     for (uint32_t block = at.block; block < norm_parts(p); block += at.blocks) {
         const struct norm_part part = norm_part_at(p, block, 3);
         const double count = (double)(part.end - part.begin);
@@ -134,7 +134,7 @@ DUET_BLOCK void k_batch_norm_moments(const struct norm *p, struct norm_shared *s
 }
 
 DUET_BLOCK void k_batch_norm_sums(const struct norm *p, struct norm_shared *shared,
-                                  struct place at) {
+                                  struct thread_index at) {
     for (uint32_t block = at.block; block < norm_parts(p); block += at.blocks) {
         const struct norm_part part = norm_part_at(p, block, 2);
         double *made = p->made + part.row;
@@ -157,10 +157,10 @@ DUET_BLOCK void k_batch_norm_sums(const struct norm *p, struct norm_shared *shar
 
 /* ---- C numbers: one thread each ---- */
 
-#define K_STEP(name)                                                                \
-    DUET_HD void k_batch_norm_##name(const struct norm_steps *s, struct place at) { \
-        for (size_t c = place_first(at); c < s->channels; c += place_stride(at))    \
-            norm_##name(s, c);                                                      \
+#define K_STEP(name)                                                                       \
+    DUET_HD void k_batch_norm_##name(const struct norm_steps *s, struct thread_index at) { \
+        for (size_t c = thread_first(at); c < s->channels; c += thread_stride(at))         \
+            norm_##name(s, c);                                                             \
     }
 K_STEP(merge)
 K_STEP(total)
@@ -171,7 +171,7 @@ K_STEP(backward_factors)
 
 /* Runs as one block: one thread counts this batch before all threads read the number of batches. */
 DUET_BLOCK void k_batch_norm_track(const struct norm_steps *s, struct norm_shared *shared,
-                                   struct place at) {
+                                   struct thread_index at) {
     BLOCK_PHASE(at) {
         if (at.thread == 0) {
             *s->batches += 1;
@@ -192,9 +192,9 @@ DUET_HD uint32_t norm_channel(const struct norm *p, uint32_t i) {
     return channel;
 }
 
-DUET_HD void k_batch_norm_forward(const struct norm *p, struct place at) {
+DUET_HD void k_batch_norm_forward(const struct norm *p, struct thread_index at) {
     const float *scale = p->factors, *shift = scale + p->channels;
-    for (size_t i = place_first(at); i < p->count; i += place_stride(at)) {
+    for (size_t i = thread_first(at); i < p->count; i += thread_stride(at)) {
         uint32_t c = norm_channel(p, (uint32_t)i);
         float y = fmaf(p->x[i], scale[c], shift[c]);
         if (p->residual) y += p->residual[i];
@@ -202,10 +202,10 @@ DUET_HD void k_batch_norm_forward(const struct norm *p, struct place at) {
     }
 }
 
-DUET_HD void k_batch_norm_backward_data(const struct norm *p, struct place at) {
+DUET_HD void k_batch_norm_backward_data(const struct norm *p, struct thread_index at) {
     const float *mean = p->factors, *mean_dy = mean + p->channels, *slope = mean_dy + p->channels,
                 *scale = slope + p->channels;
-    for (size_t i = place_first(at); i < p->count; i += place_stride(at)) {
+    for (size_t i = thread_first(at); i < p->count; i += thread_stride(at)) {
         uint32_t c = norm_channel(p, (uint32_t)i);
         float centred = p->dy[i] - mean_dy[c];
         p->out[i] = fmaf(-slope[c], p->x[i] - mean[c], centred) * scale[c];

@@ -28,8 +28,8 @@ static inline struct pad pad_of(const struct op_args *a) {
     return made;
 }
 
-DUET_HD void k_pad(const struct pad *p, struct place at) {
-    for (size_t i = place_first(at); i < p->count; i += place_stride(at)) {
+DUET_HD void k_pad(const struct pad *p, struct thread_index at) {
+    for (size_t i = thread_first(at); i < p->count; i += thread_stride(at)) {
         uint32_t row, column;
         const size_t plane = divide(p->by_rows, divide(p->by_columns, (uint32_t)i, &column), &row);
         const int h = (int)row - p->top, w = (int)column - p->left;
@@ -58,8 +58,8 @@ static inline struct cat cat_of(const struct op_args *args) {
     return made;
 }
 
-DUET_HD void k_cat(const struct cat *c, struct place at) {
-    for (size_t i = place_first(at); i < c->count; i += place_stride(at)) {
+DUET_HD void k_cat(const struct cat *c, struct thread_index at) {
+    for (size_t i = thread_first(at); i < c->count; i += thread_stride(at)) {
         uint32_t k;
         const size_t part = divide(c->by_part, (uint32_t)i, &k);
         c->y[i] = k < c->of_a ? c->a[part * c->of_a + k] : c->b[part * c->of_b + (k - c->of_a)];

@@ -88,7 +88,7 @@ static inline struct pool pool_of(enum op op, const struct op_args *a) {
     return made;
 }
 
-/* The place of element i of out. */
+/* The offset of element i of out. */
 struct pixel {
     size_t plane;
     int row, column;
@@ -103,7 +103,7 @@ DUET_HD struct pixel pixel_of(const struct pool *p, uint32_t i) {
 }
 
 #define FOR_EACH_PIXEL(i, p, at) \
-    for (size_t i = place_first(at); i < (p)->count; i += place_stride(at))
+    for (size_t i = thread_first(at); i < (p)->count; i += thread_stride(at))
 
 /* The first pixel of a window, in its plane of x. */
 DUET_HD const float *window_of(const struct pool *p, size_t plane, int row, int column) {
@@ -131,7 +131,7 @@ DUET_HD float over_area(const struct pool *p, int is_2x2, float x) {
     return p->part != 0 ? x * p->part : x / p->area;
 }
 
-DUET_HD void avg_forward(const struct pool *p, int is_2x2, struct place at) {
+DUET_HD void avg_forward(const struct pool *p, int is_2x2, struct thread_index at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel y = pixel_of(p, (uint32_t)i);
         const float *window = window_of(p, y.plane, y.row, y.column);
@@ -143,11 +143,11 @@ DUET_HD void avg_forward(const struct pool *p, int is_2x2, struct place at) {
     }
 }
 
-DUET_HD void k_avg_pool_forward(const struct pool *p, struct place at) {
+DUET_HD void k_avg_pool_forward(const struct pool *p, struct thread_index at) {
     avg_forward(p, 0, at);
 }
 
-DUET_HD void k_avg_pool_2x2_forward(const struct pool *p, struct place at) {
+DUET_HD void k_avg_pool_2x2_forward(const struct pool *p, struct thread_index at) {
     avg_forward(p, 1, at);
 }
 
@@ -167,7 +167,7 @@ DUET_HD int window_argmax(const struct pool *p, int is_2x2, const float *window,
     return best;
 }
 
-DUET_HD void max_forward(const struct pool *p, int is_2x2, struct place at) {
+DUET_HD void max_forward(const struct pool *p, int is_2x2, struct thread_index at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel y = pixel_of(p, (uint32_t)i);
         float most;
@@ -176,11 +176,11 @@ DUET_HD void max_forward(const struct pool *p, int is_2x2, struct place at) {
     }
 }
 
-DUET_HD void k_max_pool_forward(const struct pool *p, struct place at) {
+DUET_HD void k_max_pool_forward(const struct pool *p, struct thread_index at) {
     max_forward(p, 0, at);
 }
 
-DUET_HD void k_max_pool_2x2_forward(const struct pool *p, struct place at) {
+DUET_HD void k_max_pool_2x2_forward(const struct pool *p, struct thread_index at) {
     max_forward(p, 1, at);
 }
 
@@ -251,17 +251,17 @@ DUET_HD void max_of_window(const struct pool *p, int is_2x2, struct pixel w) {
     spread_window(p, is_2x2, w, dy_of_window(p, w), mine);
 }
 
-DUET_HD void k_avg_pool_2x2_backward(const struct pool *p, struct place at) {
+DUET_HD void k_avg_pool_2x2_backward(const struct pool *p, struct thread_index at) {
     FOR_EACH_PIXEL(i, p, at)
     avg_of_window(p, 1, pixel_of(p, (uint32_t)i));
 }
 
-DUET_HD void k_max_pool_2x2_backward(const struct pool *p, struct place at) {
+DUET_HD void k_max_pool_2x2_backward(const struct pool *p, struct thread_index at) {
     FOR_EACH_PIXEL(i, p, at)
     max_of_window(p, 1, pixel_of(p, (uint32_t)i));
 }
 
-DUET_HD void k_avg_pool_backward(const struct pool *p, struct place at) {
+DUET_HD void k_avg_pool_backward(const struct pool *p, struct thread_index at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel x = pixel_of(p, (uint32_t)i);
         const float *dy = p->dy + x.plane * (size_t)p->rows * (size_t)p->columns;
@@ -272,7 +272,7 @@ DUET_HD void k_avg_pool_backward(const struct pool *p, struct place at) {
     }
 }
 
-DUET_HD void k_max_pool_backward(const struct pool *p, struct place at) {
+DUET_HD void k_max_pool_backward(const struct pool *p, struct thread_index at) {
     FOR_EACH_PIXEL(i, p, at) {
         if (pool_is_apart(p)) {
             max_of_window(p, 0, pixel_of(p, (uint32_t)i));
@@ -315,7 +315,7 @@ DUET_HD float area_of(struct cover rows, struct cover columns) {
     return (float)((rows.end - rows.begin) * (columns.end - columns.begin));
 }
 
-DUET_HD void k_adaptive_avg_pool_forward(const struct pool *p, struct place at) {
+DUET_HD void k_adaptive_avg_pool_forward(const struct pool *p, struct thread_index at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel y = pixel_of(p, (uint32_t)i);
         struct cover rows = cover_of(p->by_out_height, y.row, p->height),
@@ -332,7 +332,7 @@ DUET_HD void k_adaptive_avg_pool_forward(const struct pool *p, struct place at) 
     }
 }
 
-DUET_HD void k_adaptive_avg_pool_backward(const struct pool *p, struct place at) {
+DUET_HD void k_adaptive_avg_pool_backward(const struct pool *p, struct thread_index at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel x = pixel_of(p, (uint32_t)i);
         struct cover rows = cover_of(p->by_out_height, x.row, p->rows),

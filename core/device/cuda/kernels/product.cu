@@ -1,16 +1,16 @@
 /* The kernels of product.h on the GPU, and their launches: convolutions and linear layers. One
  * template serves each kind of product and each shape of tile that product_choose may name, and
- * another serves small convolutions. product.h says what is multiplied, tile.h and planes.h say
+ * another serves small convolutions. product.h says what is multiplied, tile.h and conv_planes.h say
  * how, and plan.h says with which grid. */
 #include "device/cuda/kernels/bias.h"
 #include "device/cuda/kernels/launch.h"
-#include "device/cuda/kernels/planes.h"
+#include "device/cuda/kernels/conv_planes.h"
 
 template <int KIND, int TILE>
 static __global__ void __launch_bounds__(tile_threads(TILE))
     product(const __grid_constant__ struct product p) {
     __shared__ struct product_shared shared;
-    struct place at = here();
+    struct thread_index at = here();
     DUET_BLOCK_KERNEL(at);
     k_product(KIND, TILE, &p, &shared, at);
 }
@@ -19,7 +19,7 @@ template <int KIND, int K>
 static __global__ void __launch_bounds__(32 * PLANES_WARPS, 3)
     product_planes(const __grid_constant__ struct planes q) {
     __shared__ struct planes_shared shared;
-    struct place at = here();
+    struct thread_index at = here();
     DUET_BLOCK_KERNEL(at);
     k_planes(KIND, K, &q, &shared, at);
 }

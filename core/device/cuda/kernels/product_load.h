@@ -206,7 +206,7 @@ DUET_HD void store_c(int kind, const struct product *p, uint32_t row, uint32_t c
     case PRODUCT_CONV_DATA:
     case PRODUCT_CONV_DATA_STRIDED:
         n = divide(p->x.by_pixels, col, &pixel);
-        /* + 0 avoids -0: planes.h skips products with 0, which may turn -0 into +0 */
+        /* + 0 avoids -0: conv_planes.h skips products with 0, which may turn -0 into +0 */
         p->out[(n * p->rows + row) * p->x.pixels + pixel] = value + 0.0f;
         return;
     case PRODUCT_CONV_WEIGHT:

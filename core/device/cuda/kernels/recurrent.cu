@@ -6,7 +6,7 @@
 #define RECURRENT_KERNEL(name)                                  \
     static __global__ void __launch_bounds__(RECURRENT_THREADS) \
         name(const __grid_constant__ struct recurrence r) {     \
-        struct place at = here();                               \
+        struct thread_index at = here();                        \
         DUET_BLOCK_KERNEL(at);                                  \
         k_##name(&r, at);                                       \
     }

@@ -108,7 +108,7 @@ DUET_HD void recurrent_unit(const struct recurrence *r, const float *h, int n, i
     }
 }
 
-DUET_BLOCK void k_recurrent_forward(const struct recurrence *r, struct place at) {
+DUET_BLOCK void k_recurrent_forward(const struct recurrence *r, struct thread_index at) {
     FOR_EACH_SAMPLE(n, r, at) {
         const float *first = r->first ? r->first + (size_t)n * (size_t)(r->states * r->width) : 0;
         BLOCK_PHASE(at) {
@@ -165,7 +165,7 @@ DUET_HD void recurrent_unit_backward(const struct recurrence *r, float *carry, d
     }
 }
 
-DUET_BLOCK void k_recurrent_backward(const struct recurrence *r, struct place at) {
+DUET_BLOCK void k_recurrent_backward(const struct recurrence *r, struct thread_index at) {
     int lstm = r->kind == RECURRENT_LSTM;
     FOR_EACH_SAMPLE(n, r, at) {
         float *dfirst = r->dfirst + (size_t)n * (size_t)(r->states * r->width),

@@ -15,16 +15,16 @@ enum { ROW_LANES = 32, ROWS_A_BLOCK = 4, ROW_THREADS = ROW_LANES * ROWS_A_BLOCK 
          first += (int)(at).blocks * ROWS_A_BLOCK)
 
 /* This thread's row, which may be beyond the last one, and its lane of the row. */
-DUET_HD int row_of(int first, struct place at) {
+DUET_HD int row_of(int first, struct thread_index at) {
     return first + (int)at.thread / ROW_LANES;
 }
 
-DUET_HD int lane_of(struct place at) {
+DUET_HD int lane_of(struct thread_index at) {
     return (int)at.thread % ROW_LANES;
 }
 
 /* Lane 0's cell in shared memory, which holds the row's result after the tree. */
-DUET_HD int row_cell(struct place at) {
+DUET_HD int row_cell(struct thread_index at) {
     return (int)at.thread / ROW_LANES * ROW_LANES;
 }
 

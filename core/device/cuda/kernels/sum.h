@@ -199,7 +199,8 @@ SUM_APART void sum_vector(const struct sum *s, uint64_t q) {
 /* Moves one thread's share of part p. n is as in sum_few, or 0 for more than 8 sources. Thread t of
  * a block takes vectors t, t + threads, .. of a tile, so that neighbouring threads load
  * neighbouring vectors; the blocks take the tiles in turn. */
-DUET_HD void sum_part_run(const struct sum *s, struct sum_part p, uint32_t n, struct place at) {
+DUET_HD void sum_part_run(const struct sum *s, struct sum_part p, uint32_t n,
+                          struct thread_index at) {
     const uint32_t units = sum_units(n);
     uint64_t vectors = sum_part_vectors(s, p), first_whole = s->skew > 0,
              end_whole = s->aligned ? (s->length + s->skew) / 4 : 0;
@@ -225,7 +226,7 @@ DUET_HD void sum_part_run(const struct sum *s, struct sum_part p, uint32_t n, st
 }
 
 /* Moves the share of thread `at` of a grid in part p. */
-DUET_HD void sum_run(const struct sum *s, struct sum_part p, struct place at) {
+DUET_HD void sum_run(const struct sum *s, struct sum_part p, struct thread_index at) {
     switch (s->sources) {
     case 1: sum_part_run(s, p, 1, at); break;
     case 2: sum_part_run(s, p, 2, at); break;
@@ -240,7 +241,7 @@ DUET_HD void sum_run(const struct sum *s, struct sum_part p, struct place at) {
 }
 
 /* Moves the whole range with one grid. */
-DUET_HD void k_sum(const struct sum *s, struct place at) {
+DUET_HD void k_sum(const struct sum *s, struct thread_index at) {
     struct sum_part whole = {0, 1};
     sum_run(s, whole, at);
 }

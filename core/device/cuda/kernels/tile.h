@@ -243,7 +243,7 @@ DUET_HD void store_own(int kind, int tile, const struct product *p, uint32_t row
 /* Blocks run over the row tiles first, so that blocks that share columns of b, the larger matrix,
  * run together. */
 DUET_BLOCK void k_product(int kind, int tile, const struct product *p,
-                          struct product_shared *memory, struct place at) {
+                          struct product_shared *memory, struct thread_index at) {
     float acc[STATES][OWN_LIMIT], a[STATES][FETCH_A_LIMIT], b[STATES][FETCH_B_LIMIT];
     struct column columns[STATES][COLUMN_LIMIT];
     uint32_t row_tile = at.block % p->row_tiles, rest = at.block / p->row_tiles;
@@ -285,9 +285,9 @@ DUET_BLOCK void k_product(int kind, int tile, const struct product *p,
  * have more splits than elements of c, so that few threads have many loads each. So the loads are
  * issued in groups, and the additions follow in the same order. */
 enum { SPLITS_AT_ONCE = 16 };
-DUET_HD void k_add_splits(int kind, const struct product *p, struct place at) {
+DUET_HD void k_add_splits(int kind, const struct product *p, struct thread_index at) {
     size_t count = (size_t)p->rows * p->cols;
-    for (size_t i = place_first(at); i < count; i += place_stride(at)) {
+    for (size_t i = thread_first(at); i < count; i += thread_stride(at)) {
         uint32_t col, row = divide(p->by_cols, (uint32_t)i, &col);
         const float *part = p->partial + i;
         double sum = 0;

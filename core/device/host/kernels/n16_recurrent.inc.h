@@ -63,7 +63,7 @@ static struct recurrence recurrence_of(const struct op_args *a, const struct ten
     return r;
 }
 
-INLINE size_t recurrence_place(const struct recurrence *r, int s) {
+INLINE size_t recurrence_index(const struct recurrence *r, int s) {
     return (size_t)(r->reverse ? r->steps - 1 - s : s);
 }
 
@@ -160,7 +160,7 @@ static void fast_recurrent_forward(const struct op_args *a) {
         for (size_t j = 0; j < width; j++)
             c[n * width + j] = first ? first[(n * states + 1) * width + j] : 0;
     for (int s = 0; s < r.steps; s++) {
-        size_t at = recurrence_place(&r, s);
+        size_t at = recurrence_index(&r, s);
         const float *h = s ? recurrence_row(&r, &a->out[0], 0, last, r.width) : first;
         size_t h_i = s ? (size_t)r.steps * width : states * width;
         recurrent_begin(&r, a, at);
@@ -239,7 +239,7 @@ static void fast_recurrent_backward(const struct op_args *a) {
     r.work = r.panels + matmul_panel_floats(r.rows, r.width);
     recurrent_carry(&r, a);
     for (int s = r.steps - 1; s >= -1; s--) {
-        size_t at = recurrence_place(&r, s < 0 ? 0 : s);
+        size_t at = recurrence_index(&r, s < 0 ? 0 : s);
         for (size_t n = 0; n < (size_t)r.samples; n++) {
             const float *dy = recurrence_row(&r, &a->in[0], (int)n, at, r.width);
             for (size_t j = 0; j < width; j++)

@@ -13,11 +13,11 @@
 #include "device/host/kernels/elementwise.inc.h"
 
 /* Element i of sample n of a plain tensor. */
-static size_t place_of(const struct tensor *t, const int *stride, size_t n, size_t i) {
-    size_t place = n * (size_t)stride[0];
+static size_t offset_of(const struct tensor *t, const int *stride, size_t n, size_t i) {
+    size_t offset = n * (size_t)stride[0];
     for (int d = t->rank - 1; d > 0; i /= (size_t)t->dims[d--])
-        place += i % (size_t)t->dims[d] * (size_t)stride[d];
-    return place;
+        offset += i % (size_t)t->dims[d] * (size_t)stride[d];
+    return offset;
 }
 
 /* plain [n][i] <-> N16 [n / lanes][i][n % lanes]; the lanes past n are zero. */
@@ -31,7 +31,7 @@ void reference_to_n16(const struct op_args *a) {
     for (size_t n = 0; n < (size_t)a->out[0].groups * lanes; n++)
         for (size_t i = 0; i < count; i++)
             y[(n / lanes * count + i) * lanes + n % lanes] =
-                n < samples ? tensor_f32(x)[place_of(x, stride, n, i)] : 0;
+                n < samples ? tensor_f32(x)[offset_of(x, stride, n, i)] : 0;
 }
 
 void reference_to_plain(const struct op_args *a) {
@@ -43,7 +43,7 @@ void reference_to_plain(const struct op_args *a) {
     tensor_strides(y, stride);
     for (size_t n = 0; n < samples; n++)
         for (size_t i = 0; i < count; i++)
-            tensor_f32(y)[place_of(y, stride, n, i)] =
+            tensor_f32(y)[offset_of(y, stride, n, i)] =
                 x[(n / lanes * count + i) * lanes + n % lanes];
 }
 

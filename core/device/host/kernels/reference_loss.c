@@ -80,6 +80,6 @@ void reference_loss_sum(const struct op_args *a) {
         hit_sum += hits[i];
     }
     size_t cell = (size_t)a->step->row * a->out[0].dims[1] + a->p.loss.column;
-    ((double *)a->out[0].data)[cell] = loss_sum / places_of(a);
+    ((double *)a->out[0].data)[cell] = loss_sum / positions_of(a);
     ((int64_t *)a->out[1].data)[cell] = hit_sum;
 }

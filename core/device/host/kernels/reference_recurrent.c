@@ -16,7 +16,7 @@ static double sigmoid(double x) {
 }
 
 /* The s-th step in order of computation. */
-static int place_of(const struct op_args *a, int s, int steps) {
+static int index_of_step(const struct op_args *a, int s, int steps) {
     return a->p.recurrent.reverse ? steps - 1 - s : s;
 }
 
@@ -77,7 +77,7 @@ void reference_recurrent_forward(const struct op_args *p) {
         for (int j = 0; c && j < width; j++)
             c[j] = first ? first[width + j] : 0;
         for (int s = 0; s < steps; s++) {
-            size_t at = (size_t)place_of(p, s, steps);
+            size_t at = (size_t)index_of_step(p, s, steps);
             float *kept = saved ? saved + at * (size_t)p->out[1].dims[2] : NULL;
             for (int j = 0; j < width; j++)
                 y[at * (size_t)width + (size_t)j] =
@@ -137,7 +137,7 @@ void reference_recurrent_backward(const struct op_args *p) {
         for (int j = 0; j < (1 + lstm) * width; j++)
             dfirst[j] = j >= width && dlast ? dlast[j - width] : 0;
         for (int s = steps - 1; s >= 0; s--) {
-            size_t at = (size_t)place_of(p, s, steps), rows = at * (size_t)w->dims[0];
+            size_t at = (size_t)index_of_step(p, s, steps), rows = at * (size_t)w->dims[0];
             for (int j = 0; j < width; j++) {
                 double carry = (double)dfirst[lstm * width + j],
                        dh = (double)dy[at * (size_t)width + (size_t)j] +

@@ -33,8 +33,8 @@ static inline int32_t is_hit(const float *scores, int classes, int label) {
 }
 
 /* Rows per sample. */
-static inline int places_of(const struct op_args *a) {
-    return a->p.loss.places > 1 ? a->p.loss.places : 1;
+static inline int positions_of(const struct op_args *a) {
+    return a->p.loss.positions > 1 ? a->p.loss.positions : 1;
 }
 
 static inline int is_ignored(const struct op_args *a, int label) {
@@ -56,7 +56,7 @@ static inline double weights_of_all(const struct op_args *a, int label, int clas
 
 static inline double row_weight(const struct op_args *a, int row) {
     switch ((enum reduction)a->p.loss.reduction) {
-    case REDUCE_MEAN: return (double)a->step->weight / places_of(a);
+    case REDUCE_MEAN: return (double)a->step->weight / positions_of(a);
     case REDUCE_SUM: return 1;
     case REDUCE_NONE: return tensor_f32(&a->in[2])[row];
     }

@@ -82,11 +82,11 @@ static duet_var *along(duet_tape *t, enum op op, duet_var *x, duet_var *index, i
 }
 
 /* `from` and `to`: the sizes of x and of the result. */
-static int check_places(const char *name, const duet_var *index, int dim, int from, int to) {
-    int places = index->value.dims[dim];
-    if (places > 0 && from > 0 && to > 0) return OK;
+static int check_indices(const char *name, const duet_var *index, int dim, int from, int to) {
+    int indices = index->value.dims[dim];
+    if (indices > 0 && from > 0 && to > 0) return OK;
     return fail(ERR_USAGE, "%s: %d indices, from %d to %d elements: give at least one of each",
-                name, places, from, to);
+                name, indices, from, to);
 }
 
 duet_var *tape_take_along_dim(duet_tape *t, duet_var *x, duet_var *index, int dim) {
@@ -96,7 +96,7 @@ duet_var *tape_take_along_dim(duet_tape *t, duet_var *x, duet_var *index, int di
         tape_fail(t, tape_find_inner_dim(name, &x->value, dim, &at)))
         return NULL;
     const int to = index->value.dims[at];
-    return tape_fail(t, check_places(name, index, at, x->value.dims[at], to)) ||
+    return tape_fail(t, check_indices(name, index, at, x->value.dims[at], to)) ||
                    !together(t, name, &x, &index, at)
                ? NULL
                : along(t, OP_TAKE_ALONG, x, index, at, to);
@@ -108,11 +108,11 @@ duet_var *tape_scatter_add(duet_tape *t, duet_var *index, duet_var *src, int dim
     if (tape_failed(t, src) || tape_failed(t, index) || !for_samples(t, name, &src, &index) ||
         tape_fail(t, tape_find_inner_dim(name, &src->value, dim, &at)))
         return NULL;
-    const int from = src->value.dims[at], places = index->value.dims[at];
-    if (places != from)
-        return tape_refuse(t, "%s: %d indices for %d numbers: give one for each", name, places,
+    const int from = src->value.dims[at], indices = index->value.dims[at];
+    if (indices != from)
+        return tape_refuse(t, "%s: %d indices for %d numbers: give one for each", name, indices,
                            from);
-    return tape_fail(t, check_places(name, index, at, from, size)) ||
+    return tape_fail(t, check_indices(name, index, at, from, size)) ||
                    !together(t, name, &src, &index, at)
                ? NULL
                : along(t, OP_ADD_ALONG, src, index, at, size);

@@ -18,9 +18,9 @@ void reference_gather_rows(const struct op_args *a) {
 }
 
 /* The index that `at` stands for, below `count`; -1: none. */
-static inline int place_of(float at, int count) {
-    int place = index_of_float(at);
-    return place < count ? place : -1;
+static inline int valid_index(float at, int count) {
+    int k = index_of_float(at);
+    return k < count ? k : -1;
 }
 
 /* If one index selects a whole row, rows are copied. */
@@ -33,16 +33,16 @@ void reference_take_along(const struct op_args *p) {
     for (size_t row = 0; row < (size_t)y->dims[0] * rows; row++, to += inner) {
         const float *from = tensor_f32(x) + row / rows * (size_t)count * inner;
         if (!each) {
-            int place = place_of(*index++, count);
-            if (place < 0)
+            int k = valid_index(*index++, count);
+            if (k < 0)
                 for (size_t i = 0; i < inner; i++)
                     to[i] = NAN;
             else
-                memcpy(to, from + (size_t)place * inner, inner * sizeof *to);
+                memcpy(to, from + (size_t)k * inner, inner * sizeof *to);
         }
         for (size_t i = 0; each && i < inner; i++) {
-            int place = place_of(*index++, count);
-            to[i] = place < 0 ? NAN : from[(size_t)place * inner + i];
+            int k = valid_index(*index++, count);
+            to[i] = k < 0 ? NAN : from[(size_t)k * inner + i];
         }
     }
 }
@@ -55,9 +55,9 @@ void reference_add_along(const struct op_args *p) {
     memset(dx->data, 0, tensor_bytes(dx));
     for (size_t row = 0; row < (size_t)dy->dims[0] * rows; row++, from += inner) {
         float *to = tensor_f32(dx) + row / rows * (size_t)count * inner;
-        int place = each ? 0 : place_of(*index++, count);
-        for (size_t i = 0; place >= 0 && i < inner; i++) {
-            int own = each ? place_of(index[i], count) : place;
+        int k = each ? 0 : valid_index(*index++, count);
+        for (size_t i = 0; k >= 0 && i < inner; i++) {
+            int own = each ? valid_index(index[i], count) : k;
             if (own >= 0) to[(size_t)own * inner + i] += from[i];
         }
         if (each) index += inner;

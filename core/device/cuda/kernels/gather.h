@@ -2,14 +2,14 @@
  * sorts. Tensors are (outer, count, inner). A thread owns an element of the result, with neighbours
  * along `inner`, so no atomic additions are needed, whose order changes from run to run:
  *
- *     take along   reads one place and one number
- *     add along    looks through the places of its column, in their order
+ *     take along   reads one index and one element
+ *     add along    looks through the indices of its column, in their order
  *     argsort      a number x[o][c][i] counts those of its column that come before it, which is
- *                  where in y its place c belongs; no other thread writes there
+ *                  where in y index c belongs; no other thread writes there
  *
  * The last two read a whole column for each element, so they suit columns of a few thousand. */
-#ifndef DEVICE_CUDA_KERNELS_PLACES_H
-#define DEVICE_CUDA_KERNELS_PLACES_H
+#ifndef DEVICE_CUDA_KERNELS_GATHER_H
+#define DEVICE_CUDA_KERNELS_GATHER_H
 
 #include "device/cuda/kernels/kernel.h"
 
@@ -36,28 +36,28 @@ static inline struct along along_of(enum op op, const struct op_args *a) {
 }
 
 /* The index that element i of row k names, among the rows of o. */
-DUET_HD int32_t place_at(const struct along *t, uint32_t o, uint32_t k, uint32_t i) {
+DUET_HD int32_t index_at(const struct along *t, uint32_t o, uint32_t k, uint32_t i) {
     size_t row = (size_t)o * t->rows + k;
     return index_of_float(t->each ? t->index[row * t->inner + i] : t->index[row]);
 }
 
-DUET_HD void k_take_along(const struct along *t, struct place at) {
-    for (size_t e = place_first(at); e < t->all; e += place_stride(at)) {
+DUET_HD void k_take_along(const struct along *t, struct thread_index at) {
+    for (size_t e = thread_first(at); e < t->all; e += thread_stride(at)) {
         uint32_t in_column, i, o = divide(t->by_column, (uint32_t)e, &in_column),
                                k = divide(t->by_inner, in_column, &i);
-        int32_t c = place_at(t, o, k, i);
+        int32_t c = index_at(t, o, k, i);
         int known = c >= 0 && (uint32_t)c < t->count;
         t->to[e] = known ? t->from[((size_t)o * t->count + (uint32_t)c) * t->inner + i] : NAN;
     }
 }
 
-DUET_HD void k_add_along(const struct along *t, struct place at) {
-    for (size_t e = place_first(at); e < t->all; e += place_stride(at)) {
+DUET_HD void k_add_along(const struct along *t, struct thread_index at) {
+    for (size_t e = thread_first(at); e < t->all; e += thread_stride(at)) {
         uint32_t in_column, i, o = divide(t->by_column, (uint32_t)e, &in_column),
                                c = divide(t->by_inner, in_column, &i);
         float sum = 0;
         for (uint32_t k = 0; k < t->rows; k++)
-            if (place_at(t, o, k, i) == (int32_t)c)
+            if (index_at(t, o, k, i) == (int32_t)c)
                 sum += t->from[((size_t)o * t->rows + k) * t->inner + i];
         t->to[e] = sum;
     }
@@ -83,8 +83,8 @@ static inline struct gather_rows gather_rows_of(const struct op_args *a) {
     return g;
 }
 
-DUET_HD void k_gather_rows(const struct gather_rows *g, struct place at) {
-    for (size_t e = place_first(at); e < g->all; e += place_stride(at)) {
+DUET_HD void k_gather_rows(const struct gather_rows *g, struct thread_index at) {
+    for (size_t e = thread_first(at); e < g->all; e += thread_stride(at)) {
         uint32_t column, n = divide(g->by_count, (uint32_t)e, &column);
         int32_t row = g->index[n];
         int known = row >= 0 && row < g->rows;
@@ -113,8 +113,8 @@ static inline struct argsort argsort_of(const struct op_args *a) {
     return s;
 }
 
-DUET_HD void k_argsort(const struct argsort *s, struct place at) {
-    for (size_t e = place_first(at); e < s->all; e += place_stride(at)) {
+DUET_HD void k_argsort(const struct argsort *s, struct thread_index at) {
+    for (size_t e = thread_first(at); e < s->all; e += thread_stride(at)) {
         uint32_t in_column, i, o = divide(s->by_column, (uint32_t)e, &in_column),
                                c = divide(s->by_inner, in_column, &i), before = 0;
         size_t first = (size_t)o * s->count * s->inner + i;

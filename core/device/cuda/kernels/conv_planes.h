@@ -32,7 +32,7 @@
 #ifndef DEVICE_CUDA_KERNELS_PLANES_H
 #define DEVICE_CUDA_KERNELS_PLANES_H
 
-#include "device/cuda/kernels/planes_plan.h"
+#include "device/cuda/kernels/conv_planes_plan.h"
 
 #define PLANES_NOTHING 0xffffffffu
 
@@ -73,13 +73,13 @@ DUET_HD uint32_t place_in(const float *shared, uint32_t i) {
 /* Copies 4 bytes, which need no larger alignment, from global memory to `behind` floats after a
  * position. The thread itself sees them once it has called copies_arrived, and the block after the
  * next barrier. */
-DUET_HD void copy_ahead(float *shared, uint32_t place, uint32_t behind, const float *global) {
+DUET_HD void copy_ahead(float *shared, uint32_t address, uint32_t behind, const float *global) {
 #ifdef __CUDA_ARCH__
     (void)shared;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place + 4 * behind), "l"(global)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address + 4 * behind), "l"(global)
                  : "memory");
 #else
-    DUET_COPY_AHEAD(&shared[place + behind], global);
+    DUET_COPY_AHEAD(&shared[address + behind], global);
 #endif
 }
 
@@ -290,7 +290,7 @@ DUET_HD void planes_store(int kind, const struct planes *q, const struct planes_
 
 /* Blocks run over the row tiles first, as in k_product. */
 DUET_BLOCK void k_planes(int kind, int k, const struct planes *q, struct planes_shared *shared,
-                         struct place at) {
+                         struct thread_index at) {
     float acc[STATES][PLANES_ROWS * PLANES_COLS];
     struct planes_thread t[STATES];
     const uint32_t row0 = at.block % q->p.row_tiles * q->groups * PLANES_ROWS,
