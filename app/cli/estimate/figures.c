@@ -97,10 +97,10 @@ static double peak_with(const struct run_config *config, int batch, int pytorch)
     return peak;
 }
 
-/* The largest global batch that fits the GPU's memory. Two secants from the given batch on find it:
- * memory is nearly linear in the batch. For Duet a search begins there. pytorch: what PyTorch holds
- * with the given batch; 0: search for Duet instead. Returns 0: not even the smallest fits; -1: not
- * known. */
+/* The largest global batch that fits the GPU's memory. Secants from the given batch on find it,
+ * since memory is nearly linear in the batch; for Duet a search begins after two. pytorch: what
+ * PyTorch holds with the given batch; 0: search for Duet instead. Returns 0: not even the smallest
+ * fits; -1: not known. */
 static int largest_batch(const struct run_config *config, int devices, double gib, double pytorch) {
     enum { GROUP = 16 }; /* emulated devices hold samples in groups */
     const int unit = (pytorch ? 1 : GROUP) * devices;
@@ -110,7 +110,7 @@ static int largest_batch(const struct run_config *config, int devices, double gi
     int last = (config->batch_size + unit - 1) / unit * unit;
     double before = pytorch ? pytorch : peak_with(config, last, 0);
     int guess = last > unit && before > gib * 0x1p30 ? last / 2 / unit * unit : 2 * last;
-    for (int secant = 0; secant < 2 && (guess > unit ? guess : unit) != last; secant++) {
+    for (int left = pytorch ? 8 : 2; left-- && (guess > unit ? guess : unit) != last;) {
         int batch = guess > unit ? guess : unit;
         double peak = peak_with(config, batch, pytorch != 0),
                each = (peak - before) / (batch - last);
