@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks the project's rules that a compiler cannot check: tests/check_layers.sh [BUILD_DIR]
 #
-#   1. Arrows point down: a folder includes only itself and folders of lower layers (docs/design.md
-#      section 1).
+#   1. Arrows point down: a folder includes and calls only itself and folders of lower layers
+#      (docs/design.md section 1). Calls are searched in the objects of BUILD_DIR.
 #   2. CUDA and NCCL headers are included only below folders named cuda, MPI's below folders mpi.
 #   3. No mutable globals exist. They are searched in the objects of BUILD_DIR (default: build),
 #      which must be built: `make lint` builds them first.
@@ -62,18 +62,20 @@ done)
 mapfile -t sources < <(
     find "${folders[@]}" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null | sort)
 
+# For awk: layer[folder] from the list above.
+read_layers='BEGIN {
+    n = split(layers, line, "\n")
+    for (i = 1; i <= n; i++) {
+        k = split(line[i], name, " ")
+        for (j = 1; j <= k; j++) layer[name[j]] = i
+    }
+}'
+
 # 1. "folder/..." includes, as file:line:text. A folder within a folder belongs to it, as
 # core/device/cuda to device.
 rule "includes that point up or sideways, or not from the root" "$(
     grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "${sources[@]}" /dev/null |
-        awk -v layers="$layers" '
-        BEGIN {
-            n = split(layers, line, "\n")
-            for (i = 1; i <= n; i++) {
-                k = split(line[i], name, " ")
-                for (j = 1; j <= k; j++) layer[name[j]] = i
-            }
-        }
+        awk -v layers="$layers" "$read_layers"'
         {
             split($0, part, ":")
             match($0, /"[^"]*"/)
@@ -126,6 +128,27 @@ rule "mutable globals, or objects not built" "$(
                 if (where ~ /^\.(data|bss)/ && where !~ /^\.data\.rel\.ro/) print file ":" $8
             }'
     } | grep -vxF "${allowed_statics:- }")"
+
+# 1 again, in the objects: nm prints FILE: [VALUE] TYPE NAME.
+rule "calls that point up or sideways" "$(
+    printf '%s\n' "${objects[@]}" | grep -v '^missing:' | xargs nm -A |
+        awk -v layers="$layers" -v build="$build/" "$read_layers"'
+        {
+            file = folder = substr($1, length(build) + 1)
+            sub(/:.*/, "", file)
+            sub(/^(core|app)\//, "", folder)
+            sub(/\/.*/, "", folder)
+        }
+        $(NF - 1) ~ /^[BDRT]$/ { home[$NF] = folder }
+        $(NF - 1) == "U" { from[file " calls " $NF] = folder }
+        END {
+            for (call in from) {
+                split(call, word, " ")
+                to = home[word[3]]
+                if (to && to != from[call] && layer[to] >= layer[from[call]])
+                    print call " in " to
+            }
+        }')"
 
 # 4. tests/golden is made by other programs.
 rule "files over 400 lines" "$(
