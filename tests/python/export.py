@@ -365,7 +365,7 @@ class Refusals(unittest.TestCase):
                           (branch, "cannot trace")):
             with self.assertRaisesRegex(duet.ExportError, says):
                 duet.export(net, torch.zeros(2, 4), tempfile.gettempdir() + "/net.duet")
-        with self.assertRaisesRegex(TypeError, "not a model: give a torch.nn.Module"):
+        with self.assertRaisesRegex(TypeError, "relu: not a torch.nn.Module: give"):
             duet.export(F.relu, torch.zeros(2, 4), "/nowhere/net.duet")
         with self.assertRaisesRegex(ValueError, "2 samples and 3 answers"):
             duet.save_dataset("/nowhere/data.safetensors", torch.zeros(2, 4), torch.zeros(3))
