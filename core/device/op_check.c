@@ -56,8 +56,8 @@ static int check_layout(enum op op, const struct operand *o, const struct tensor
                                      : check_strides(op, o, t);
     if (t->layout != LAYOUT_N16 || !operand_may_be_n16(o))
         return wrong(op, o, t, "must be in plain layout");
-    if (t->lanes != 1 && t->lanes != 4 && t->lanes != 8 && t->lanes != MOST_LANES)
-        return wrong(op, o, t, "groups of N16 have 1, 4, 8 or 16 lanes");
+    if (t->lanes != 1 && t->lanes != 2 && t->lanes != 4 && t->lanes != 8 && t->lanes != MOST_LANES)
+        return wrong(op, o, t, "groups of N16 have 1, 2, 4, 8 or 16 lanes");
     int least = (t->dims[0] + t->lanes - 1) / t->lanes;
     if (t->groups < least || t->groups > t->dims[0])
         return wrong(op, o, t, "the number of N16 groups does not fit the samples");

@@ -137,7 +137,7 @@ struct tensor tensor_in_n16(const struct tensor *t, const struct segments *segme
     for (int i = 0; i < s->count; i++)
         if (each * s->seg[i].n > most) most = each * s->seg[i].n;
     n16.layout = LAYOUT_N16;
-    n16.lanes = most > 8 ? MOST_LANES : most > 4 ? 8 : most > 1 ? 4 : 1;
+    n16.lanes = most > 8 ? MOST_LANES : most > 4 ? 8 : most > 2 ? 4 : most > 1 ? 2 : 1;
     for (int i = 0; i < s->count; i++)
         n16.groups += groups_of(each * s->seg[i].n, n16.lanes);
     return n16;

@@ -6,7 +6,7 @@
  *
  * N16 is the host's fast layout, which only tapes use. The samples of a segment are divided into
  * groups of 16 (the last one is padded), and the 16 samples of a group are innermost. If no segment
- * has more than 8, 4 or 1 samples, groups have 8, 4 or 1 lanes, so that few lanes are empty:
+ * has more than 8, 4, 2 or 1 samples, groups have 8, 4, 2 or 1 lanes, so that few lanes are empty:
  *
  *     PLAIN  [n][c][h][w]                     one sample after another
  *     N16    [group][c][h][w][lanes]          one vector = one pixel of a group

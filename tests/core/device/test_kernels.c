@@ -1,6 +1,6 @@
 /* Runs every case of doctor/cases.h with the host's fast kernels: in both layouts, in N16 with
- * groups of at least 1, 4, 8 and 16 lanes, in place if the op allows it, on every instruction set.
- * Each must be within the reference's bound (doctor/ops_judge.c) and have the bits of the others.
+ * groups of at least 1, 2, 4, 8 and 16 lanes, in place if the op allows it, on every instruction
+ * set. Each must be within the bound of doctor/ops_judge.c and have the bits of the others.
  * test_kernels_*.c state what each op computes. */
 #include "base/error.h"
 #include "device/op_table.h"
@@ -73,14 +73,14 @@ static int equal_bits(struct heap *heap, const struct tensor *a, const struct te
 static void on_every_isa(struct turn *t) {
     struct op_args first = {.step = NULL};
     struct heap heap = {0};
-    for (int i = 0; i < 4 * ISAS; i++) {
-        host_kernel *kernel = kernel_of(t->op, all_isas[i / 4]);
-        t->lanes = (int[]){1, 4, 8, 16}[i % 4];
-        if (!kernel || (t->n16 ? t->lanes == 1 && t->args->in[0].dims[0] != 1 : t->lanes > 1))
+    for (int i = 0; i < 5 * ISAS; i++) {
+        host_kernel *kernel = kernel_of(t->op, all_isas[i / 5]);
+        t->lanes = 1 << i % 5;
+        if (!kernel || (t->n16 ? t->lanes < 4 && t->args->in[0].dims[0] > t->lanes : t->lanes > 1))
             continue;
         snprintf(t->name, sizeof t->name, "%s%s of %d%s, %s", op_name(t->op),
                  t->n16 ? ", N16" : ", plain", t->lanes, t->in_place >= 0 ? ", in place" : "",
-                 all_isas[i / 4]);
+                 all_isas[i / 5]);
         struct op_args a = args_of(&heap, t);
         kernel(&a);
         judge(&heap, t, &a);

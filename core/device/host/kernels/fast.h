@@ -3,6 +3,7 @@
 #ifndef DEVICE_HOST_KERNELS_FAST_H
 #define DEVICE_HOST_KERNELS_FAST_H
 
+#include <limits.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
  * register tiles: sums of several channels at several pixels stay in registers while a loop over
  * the terms runs. 3 x 3 filters with many channels use Winograd's minimal filtering
  * (n16_winograd.inc.h), 1 x 1 filters are a matrix product (n16_product.inc.h), and all others are
- * computed directly. */
+ * computed directly (n16_windows.inc.h). */
 
 struct conv {
     int groups, channels, height, width, outputs, out_height, out_width, k, stride, padding;
@@ -54,8 +54,8 @@ INLINE const float *prefetch_share(const float *pixels, int *lines, int shares) 
 #define EACH_OF_SIX(TILE) TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 #if ACCUMULATORS >= 28
 #define EACH_TILE(TILE) EACH_OF_SIX(TILE) TILE(7)
-enum { TILE_MOST = 7, FORWARD_CHANNELS = 4 };
+enum { TILE_MOST = 7 };
 #else
 #define EACH_TILE EACH_OF_SIX
-enum { TILE_MOST = 6, FORWARD_CHANNELS = 2 };
+enum { TILE_MOST = 6 };
 #endif

@@ -5,7 +5,7 @@
  * With stride 1 and the common filter widths K, the accumulators are some neighbouring pixels of a
  * row of dx. Each pixel of dy is loaded once and added to the K accumulators that its K taps
  * reach. T pixels of dy reach T + K - 1 pixels of dx; the last K - 1 are passed to the next tile
- * through memory. All other shapes use the tiles of the forward pass.
+ * through memory. All other shapes are products of windows (n16_windows.inc.h).
  *
  * The order in which a pixel's terms are added depends only on the shape, so a sample has the same
  * bits whichever samples share its batch. */
@@ -112,38 +112,34 @@ static void data_by_tiles(const struct conv *s, const float *dy, float *dx,
         }
 }
 
-/* For any stride and any filter, with the tiles of the forward pass. The sums are pixels of row h
- * of dx that are `stride` columns apart. The same taps reach all of them: those whose ky differs
- * from h + padding by a multiple of the stride, and kx alike. The first tap comes from row p of dy,
- * the next one, ky + stride, from row p - 1. */
-static void data_by_gathering(const struct conv *s, const float *dy, float *dx) {
+/* For any stride and any filter: the pixels of dx that are `stride` rows and columns apart are
+ * windows on dy, which the same taps reach. The first tap comes from pixel (h + padding) / stride
+ * of dy, the next one, ky + stride, from the pixel before. */
+static void data_by_windows(const struct conv *s, const float *dy, float *dx) {
     int k = s->k, stride = s->stride;
-    ptrdiff_t row = (ptrdiff_t)s->out_width * GROUP;
-    const struct direct d = {s->outputs,
-                             s->out_width,
-                             plane(s->out_height, s->out_width),
-                             -row,
-                             (size_t)s->channels * k * k,
-                             (size_t)stride * k,
-                             (size_t)stride,
-                             -1,
-                             1,
-                             stride};
-    for (int c = 0; c < s->channels; c += FORWARD_CHANNELS)
-        for (int h = 0; h < s->height; h++) {
-            int top = h + s->padding, last = s->out_height - 1, p = top / stride,
-                beyond = p > last ? p - last : 0, ky = top % stride + beyond * stride,
-                end = top < k ? top + 1 : k;
-            for (int phase = 0; phase < stride && phase < s->width; phase++) {
-                int left = phase + s->padding, kx = left % stride;
-                struct direct_row r = {.x = dy + (p - beyond) * row,
-                                       .rows = tiles_of(end - ky, stride),
-                                       .columns = tiles_of(k - kx, stride)};
-                direct_channels(&r, c, s->channels, s->w + ky * k + kx, (size_t)k * k,
-                                dx + ((size_t)h * s->width + phase) * GROUP,
-                                plane(s->height, s->width), NULL);
-                direct_sums(&d, &r, left / stride, tiles_of(s->width - phase, stride));
-            }
+    size_t line = (size_t)s->width * GROUP, filter = (size_t)k * k;
+    for (int h = 0; h < stride && h < s->height; h++)
+        for (int w = 0; w < stride && w < s->width; w++) {
+            int top = h + s->padding, left = w + s->padding, ky = top % stride, kx = left % stride;
+            const struct windows windows = {
+                .across = tiles_of(s->width - w, stride),
+                .rows = tiles_of(k - ky, stride), /* 0 if ky is past the filter */
+                .columns = tiles_of(k - kx, stride),
+                .top = top / stride,
+                .left = left / stride,
+                .step = 1,
+                .next = -1,
+                .height = s->out_height,
+                .width = s->out_width,
+                .w = {s->channels * filter, (size_t)stride * k, (size_t)stride},
+                .y_line = stride * line,
+                .y_apart = (size_t)stride * GROUP,
+                .y_plane = line * s->height};
+            float *y = dx + h * line + (size_t)w * GROUP;
+            int pixels = windows.across * tiles_of(s->height - h, stride);
+            product_run(&(struct product){s->w + ky * k + kx, NULL, dy, y, filter, 1, s->channels,
+                                          s->outputs * windows.rows * windows.columns, s->groups,
+                                          pixels * GROUP, &windows});
         }
 }
 
@@ -151,6 +147,12 @@ static void square_conv_backward_data(const struct op_args *a) {
     const struct tensor *dy = &a->in[0], *dx = &a->out[0];
     struct conv s = conv_of(a, dx, dy);
     if (pass_by_products(OP_CONV2D_BACKWARD_DATA, a, &s)) return;
+    /* A row of one tile adds in the same order. Small tiles have too few sums to be fast. */
+    int one_tile = s.out_width + s.k - 1 <= DATA_TILE_MOST && (GROUP < WIDE || s.out_width <= 4);
+    if (s.stride > 1 || (s.k != 3 && s.k != 5) || one_tile) {
+        data_by_windows(&s, tensor_f32(dy), tensor_f32(dx));
+        return;
+    }
     size_t dy_group = s.outputs * plane(s.out_height, s.out_width);
     for (int g = 0; g < s.groups; g++)
         for (int part = 0; part < PARTS; part++) {
@@ -158,11 +160,7 @@ static void square_conv_backward_data(const struct op_args *a) {
             float *to = tensor_f32(dx) + g * s.channels * plane(s.height, s.width) + part * LANES;
             const float *ahead = from + dy_group;
             int lines = PARTS == 1 && g + 1 < s.groups ? (int)(dy_group / GROUP) : 0;
-            if (s.stride == 1 && s.k == 3)
-                data_by_tiles(&s, from, to, data_tiles_3, DATA_TILE_MOST - 2, ahead, lines);
-            else if (s.stride == 1 && s.k == 5)
-                data_by_tiles(&s, from, to, data_tiles_5, DATA_TILE_MOST - 4, ahead, lines);
-            else
-                data_by_gathering(&s, from, to);
+            data_by_tiles(&s, from, to, s.k == 3 ? data_tiles_3 : data_tiles_5,
+                          DATA_TILE_MOST + 1 - s.k, ahead, lines);
         }
 }

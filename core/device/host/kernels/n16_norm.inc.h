@@ -10,7 +10,7 @@
  * the previous layer's weight gradients rely on them. */
 
 /* A register of doubles holds half as many lanes as a register of floats. */
-enum { HALVES = LANES > 1 ? 2 : 1, HALF = LANES / HALVES, TURNS = 2 };
+enum { HALVES = LANES > 2 ? 2 : 1, HALF = LANES / HALVES, TURNS = 2 };
 typedef double dvec __attribute__((vector_size(VEC_LANES * 4)));
 typedef float half __attribute__((vector_size(VEC_LANES * 2)));
 typedef int32_t ihalf __attribute__((vector_size(VEC_LANES * 2)));

@@ -8,7 +8,8 @@
  * layouts of a weight matrix. A tile is ROWS x VECTORS sums. Its part of x is first copied to
  * contiguous memory, since planes of whole pages would map to the same few cache lines. Sum and
  * rows are divided into blocks, whose part of w stays in the second-level cache. Every output adds
- * its products in the order of s, one by one. */
+ * its products in the order of s, one by one. n16_windows.inc.h has products whose x are the pixels
+ * that the windows of a convolution reach. */
 
 enum { PRODUCT_ROWS = 6, PRODUCT_VECTORS = ACCUMULATORS >= 28 ? 4 : 2 };
 enum { PRODUCT_TERMS = 128, PRODUCT_BLOCK = 170 * PRODUCT_ROWS };
@@ -19,16 +20,36 @@ struct product {
     float *y;               /* [group][rows][plane] */
     size_t by_row, by_sum;  /* strides of w */
     int rows, sums, groups;
-    int plane; /* floats in all pixels and samples of a group */
+    int plane;                     /* floats in all pixels and samples of a group */
+    const struct windows *windows; /* NULL: x and y are matrices */
 };
 
 /* Some vectors of x and y. */
 struct product_columns {
     float panel[PRODUCT_TERMS * PRODUCT_VECTORS * WIDE] __attribute__((aligned(64)));
-    float *y[PRODUCT_VECTORS];  /* addresses in row 0 */
-    int lanes[PRODUCT_VECTORS]; /* WIDE, or what is left in the last vector of a plane */
-    int whole;                  /* 1: all have WIDE lanes */
+    size_t w[PRODUCT_TERMS];                  /* floats from the row's first weight to a term's */
+    float *y[PRODUCT_VECTORS];                /* addresses in row 0 */
+    int lanes[PRODUCT_VECTORS];               /* WIDE, or what is left in the last vector */
+    size_t to[PRODUCT_VECTORS][WIDE / LANES]; /* floats from y to each pixel of a vector */
+    size_t y_row;                             /* floats from a row of y to the next */
+    int whole;                                /* 1: all vectors are full, and y's pixels adjacent */
 };
+
+INLINE wide product_load(const struct product_columns *c, int j, const float *y, const int WHOLE) {
+    float lanes[WIDE] = {0};
+    if (WHOLE) return load_wide(y);
+    for (int i = 0; i * LANES < c->lanes[j]; i++)
+        store(lanes + i * LANES, load(y + c->to[j][i]));
+    return load_wide(lanes);
+}
+
+INLINE void product_store(const struct product_columns *c, int j, float *y, wide v,
+                          const int WHOLE) {
+    float lanes[WIDE];
+    store_wide(WHOLE ? y : lanes, v);
+    for (int i = 0; !WHOLE && i * LANES < c->lanes[j]; i++)
+        store(y + c->to[j][i], load(lanes + i * LANES));
+}
 
 /* Adds terms s0 .. s0 + terms - 1 to rows r .. r + PRODUCT_ROWS - 1 of N vectors. If fewer rows are
  * left, the last one is computed again. */
@@ -36,28 +57,29 @@ INLINE void product_tile(const struct product *m, const struct product_columns *
                          int terms, const int N, const int WHOLE) {
     wide acc[PRODUCT_ROWS][PRODUCT_VECTORS];
     const float *w[PRODUCT_ROWS], *panel = c->panel;
-    size_t row[PRODUCT_ROWS], by_sum = m->by_sum;
+    size_t row[PRODUCT_ROWS];
     UNROLL for (int i = 0; i < PRODUCT_ROWS; i++) {
         row[i] = (size_t)(r + i < m->rows ? r + i : m->rows - 1);
-        w[i] = m->w + row[i] * m->by_row + (size_t)s0 * by_sum;
+        w[i] = m->w + row[i] * m->by_row;
         float start = m->start ? m->start[row[i]] : 0;
         UNROLL for (int j = 0; j < N; j++) acc[i][j] =
-            s0 ? load_some(c->y[j] + row[i] * m->plane, WHOLE ? WIDE : c->lanes[j])
-               : splat_wide(start);
+            s0 ? product_load(c, j, c->y[j] + row[i] * c->y_row, WHOLE) : splat_wide(start);
     }
     for (size_t s = 0; s < (size_t)terms; s++, panel += N * WIDE) {
         wide x[PRODUCT_VECTORS];
         UNROLL for (int j = 0; j < N; j++) x[j] = load_wide_once(panel + j * WIDE);
         UNROLL for (int i = 0; i < PRODUCT_ROWS; i++) {
-            wide weight = splat_wide(w[i][s * by_sum]);
+            wide weight = splat_wide(w[i][c->w[s]]);
             UNROLL for (int j = 0; j < N; j++) acc[i][j] = fused_wide(weight, x[j], acc[i][j]);
         }
     }
     UNROLL for (int i = 0; i < PRODUCT_ROWS; i++) {
         UNROLL for (int j = 0; j < N; j++)
-            store_some(c->y[j] + row[i] * m->plane, acc[i][j], WHOLE ? WIDE : c->lanes[j]);
+            product_store(c, j, c->y[j] + row[i] * c->y_row, acc[i][j], WHOLE);
     }
 }
+
+#include "device/host/kernels/n16_windows.inc.h"
 
 /* Adds the terms to a block of rows in N vectors, which begin at vector number `first`. */
 INLINE void product_columns(const struct product *m, struct product_columns *c, int r0, int first,
@@ -68,9 +90,15 @@ INLINE void product_columns(const struct product *m, struct product_columns *c, 
         size_t group = (size_t)((first + j) / of_plane);
         int at = (first + j) % of_plane * WIDE, left = m->plane - at;
         const float *x = m->x + (group * m->sums + s0) * m->plane + at;
-        c->y[j] = m->y + group * m->rows * m->plane + at;
+        c->y[j] = m->y + group * m->rows * c->y_row + at;
         c->lanes[j] = left < WIDE ? left : WIDE;
         if (left < WIDE) c->whole = 0;
+        for (int i = 0; i < WIDE / LANES; i++)
+            c->to[j][i] = (size_t)i * LANES;
+        if (m->windows) {
+            windows_vector(m, c, j, N, group, at, s0, terms);
+            continue;
+        }
         for (int s = 0; s < terms; s++)
             store_wide(c->panel + (s * N + j) * WIDE,
                        load_some(x + (size_t)s * m->plane, c->lanes[j]));
@@ -84,10 +112,14 @@ INLINE void product_columns(const struct product *m, struct product_columns *c, 
 
 static void product_run(const struct product *m) {
     struct product_columns c;
+    c.y_row = m->windows ? m->windows->y_plane : (size_t)m->plane;
     int all = m->groups * tiles_of(m->plane, WIDE), tiles = tiles_of(all, PRODUCT_VECTORS);
     for (int r0 = 0; r0 < m->rows; r0 += PRODUCT_BLOCK)
-        for (int s0 = 0; s0 < m->sums; s0 += PRODUCT_TERMS) {
+        for (int s0 = 0; s0 == 0 || s0 < m->sums; s0 += PRODUCT_TERMS) {
             int terms = m->sums - s0 < PRODUCT_TERMS ? m->sums - s0 : PRODUCT_TERMS;
+            for (int s = 0; s < terms; s++)
+                c.w[s] =
+                    m->windows ? windows_weight(m->windows, s0 + s) : (size_t)(s0 + s) * m->by_sum;
             for (int t = 0; t < tiles; t++) {
                 int first = tile_begin(t, tiles, all);
                 switch (tile_begin(t + 1, tiles, all) - first) {
@@ -108,5 +140,5 @@ static void product_pass(const struct op_args *a, const float *start, int pixels
     int rows = (int)tensor_sample_count(y) / pixels, sums = (int)tensor_sample_count(x) / pixels;
     product_run(&(struct product){tensor_f32(&a->in[1]), start, tensor_f32(x), tensor_f32(y),
                                   turned ? 1 : (size_t)sums, turned ? (size_t)rows : 1, rows, sums,
-                                  y->groups, pixels * GROUP});
+                                  y->groups, pixels * GROUP, NULL});
 }

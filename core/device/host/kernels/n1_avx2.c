@@ -1,3 +1,2 @@
-/* The AVX2 kernels for one sample. */
-#define GROUP 1
+#define GROUP 1 /* the AVX2 kernels for groups of one sample */
 #include "device/host/kernels/n16_avx2.c"

@@ -1,3 +1,2 @@
-/* The kernels for one sample on any processor. */
-#define GROUP 1
+#define GROUP 1 /* the kernels for any processor, in groups of one sample */
 #include "device/host/kernels/n16_generic.c"

@@ -1,3 +1,2 @@
-/* The kernels for groups of 4 samples on any processor. */
-#define GROUP 4
+#define GROUP 4 /* the kernels for any processor, in groups of 4 samples */
 #include "device/host/kernels/n16_generic.c"

@@ -1,3 +1,2 @@
-/* The kernels for groups of 8 samples on any processor. */
-#define GROUP 8
+#define GROUP 8 /* the kernels for any processor, in groups of 8 samples */
 #include "device/host/kernels/n16_generic.c"

@@ -19,15 +19,21 @@
 #else
 #define LANES WIDE
 #endif
-/* A group of one sample uses only the first lane of a vector of four: compilers keep a vector of
- * one in memory. */
+/* A group of one or two samples uses only the first lanes of a vector of four: compilers keep
+ * smaller vectors in memory. They are moved as one number of `few`. */
 enum { PARTS = GROUP / LANES, VEC_LANES = LANES < 4 ? 4 : LANES };
 
 typedef float vec __attribute__((vector_size(VEC_LANES * 4)));
 typedef int32_t ivec __attribute__((vector_size(VEC_LANES * 4)));
 typedef uint32_t uvec __attribute__((vector_size(VEC_LANES * 4)));
 typedef uint64_t uvec64 __attribute__((vector_size(VEC_LANES * 4))); /* has half as many lanes */
+#if LANES < 4
+typedef __typeof__(__builtin_choose_expr(LANES == 1, 0.0f, 0.0)) few;
+typedef few few_vec __attribute__((vector_size(16)));
+typedef few few_in_memory __attribute__((aligned(4), may_alias));
+#else
 typedef float vec_in_memory __attribute__((vector_size(VEC_LANES * 4), aligned(4), may_alias));
+#endif
 
 #define INLINE static inline __attribute__((always_inline))
 /* A register tile is an array of fixed size. It stays in registers only if every index into it is
@@ -45,8 +51,11 @@ typedef float vec_in_memory __attribute__((vector_size(VEC_LANES * 4), aligned(4
 #endif
 
 INLINE vec load(const float *p) {
-    if (LANES == 1) return (vec){*p};
+#if LANES < 4
+    return (vec)(few_vec){*(const few_in_memory *)p};
+#else
     return *(const vec_in_memory *)p;
+#endif
 }
 
 /* The same for a vector that several multiply-adds use, which stays in a register. The compiler
@@ -58,10 +67,11 @@ INLINE vec load_once(const float *p) {
 }
 
 INLINE void store(float *p, vec v) {
-    if (LANES == 1)
-        *p = v[0];
-    else
-        *(vec_in_memory *)p = v;
+#if LANES < 4
+    *(few_in_memory *)p = ((few_vec)v)[0];
+#else
+    *(vec_in_memory *)p = v;
+#endif
 }
 
 INLINE vec splat(float s) {
@@ -160,8 +170,8 @@ INLINE void store_some(float *p, wide v, int count) {
 }
 
 /* SHUFFLE(a, b, from, d) is the vector whose lane l is lane from(l, d) of a and b together; the
- * lanes of b are numbered from LANES on. Compilers need each index as a constant, hence the macros.
- * gcc before version 12 has only the older builtin. */
+ * lanes of b are numbered from VEC_LANES on. Compilers need each index as a constant, hence the
+ * macros. gcc before version 12 has only the older builtin. */
 #if LANES == 16
 #define EACH_LANE(f, d)                                                                       \
     f(0, d), f(1, d), f(2, d), f(3, d), f(4, d), f(5, d), f(6, d), f(7, d), f(8, d), f(9, d), \
@@ -194,8 +204,8 @@ INLINE float sum_of_group(const float *lanes) {
 
 /* One step of a transposition: rows that differ in bit d of their number exchange the lanes that
  * differ in bit d of theirs. */
-#define LOW_ROW(l, d) ((l) & (d) ? LANES + (l) - (d) : (l))
-#define HIGH_ROW(l, d) ((l) & (d) ? LANES + (l) : (l) + (d))
+#define LOW_ROW(l, d) ((l) & (d) ? VEC_LANES + (l) - (d) : (l))
+#define HIGH_ROW(l, d) ((l) & (d) ? VEC_LANES + (l) : (l) + (d))
 #define EXCHANGE(row, d)                                \
     UNROLL for (int i = 0; i < LANES; i++) {            \
         if (i & (d)) continue;                          \
@@ -211,6 +221,8 @@ INLINE void transpose(const float *x, size_t x_step, float *y, size_t y_step) {
     UNROLL for (int i = 0; i < LANES; i++) row[i] = load(x + i * x_step);
 #if LANES > 1
     EXCHANGE(row, 1)
+#endif
+#if LANES > 2
     EXCHANGE(row, 2)
 #endif
 #if LANES > 4
