@@ -8,7 +8,7 @@ import inspect
 from ._library import WrongArgument
 
 
-def _by_place(model, names, defaults, inputs):
+def _by_position(model, names, defaults, inputs):
     """The inputs in forward's order, without labels, because Duet computes the loss."""
     given = {name: x for name, x in inputs.items() if name != "labels"}
     shifted = getattr(model, "prepare_decoder_input_ids_from_labels", None)  # in T5 and BART
@@ -42,9 +42,9 @@ def called(export):
         if not hasattr(model, "forward") or not by_name and all(
                 p.kind is not p.VAR_POSITIONAL for p in parameters):
             return export(model, example_inputs, *arguments, **options)
-        places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         names, defaults = [p.name for p in places], [p.default for p in places]
-        given = _by_place(model, names, defaults, example_inputs) if by_name else \
+        given = _by_position(model, names, defaults, example_inputs) if by_name else \
             example_inputs if several else (example_inputs,)
         names = ["self", *names, *(f"more_{i}" for i in range(len(given)))][:len(given) + 1]
 

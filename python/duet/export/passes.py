@@ -48,7 +48,7 @@ class Const:
         one = self.tensor.flatten()[0]
         return one.item() if all((t == one).all() for t in self.of) else None
 
-    def is_place(self):
+    def is_index(self):
         """True if the value is each sample's index."""
         return len(self.of) == 2 and self.rank > 0 and self.shape[0] == N(1) and all(
             bool(part.eq(i).all()) for t in self.of for i, part in enumerate(t))

@@ -37,7 +37,7 @@ static inline struct conv_shape conv_shape_of(enum op op, const struct op_args *
 
 /* Compares the products of Winograd's tiles and of direct sums: work on tiles that hang over the
  * image's edge is partly wasted. There must be several tiles of 4 x 4, since each of their 36
- * places reads its own filters. */
+ * positions reads its own filters. */
 static inline enum conv_way winograd_way(int height, int width, size_t filters) {
     int tiles = ((height + 3) / 4) * ((width + 3) / 4),
         two = 16 * ((height + 1) / 2) * ((width + 1) / 2);
@@ -66,12 +66,13 @@ static inline size_t transposed_width(int channels) {
     return (lines + (lines % 2 == 0)) * 16;
 }
 
-/* Floats for `places` places: the filters of a pass or their gradients, a group's current tiles or
- * pixels, and padding between places. */
-static inline size_t conv_scratch_floats(const struct conv_shape *s, size_t places) {
+/* Floats for `positions` positions: the filters of a pass or their gradients, a group's current tiles or
+ * pixels, and padding between positions. */
+static inline size_t conv_scratch_floats(const struct conv_shape *s, size_t positions) {
     size_t channels = transposed_width(s->x[1]), outputs = transposed_width(s->y[1]);
-    return places * (channels * outputs + (size_t)MOST_TILES * MOST_LANES * (channels + outputs) +
-                     (size_t)3 * MOST_LANES);
+    return positions *
+           (channels * outputs + (size_t)MOST_TILES * MOST_LANES * (channels + outputs) +
+            (size_t)3 * MOST_LANES);
 }
 
 #endif

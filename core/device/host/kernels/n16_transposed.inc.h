@@ -7,8 +7,8 @@
  * are innermost. A vector then holds the sums of several channels, and a number of dy is broadcast.
  * No lanes need to be added at the end.
  *
- * The names suit products at several `places`: here the taps, in n16_winograd_weight.inc.h the
- * places of a tile. At each place du = sum of e v. A block is TRANSPOSED_PIXELS pixels, of any
+ * The names suit products at several `positions`: here the taps, in n16_winograd_weight.inc.h the
+ * positions of a tile. At each position du = sum of e v. A block is TRANSPOSED_PIXELS pixels, of any
  * groups. A sum goes pixel by pixel and sample by sample through a block, then block by block,
  * whatever the width of the vectors. Lanes past the segment's end are zero in dy and add
  * nothing. */
@@ -16,44 +16,45 @@
 enum { WEIGHT_OUTPUTS = ACCUMULATORS >= 28 ? 6 : 3, WEIGHT_VECTORS = 4 }; /* in a register tile */
 
 struct transposed {
-    int places, outputs, terms;     /* terms: samples and pixels of this block */
+    int positions, outputs, terms;  /* terms: samples and pixels of this block */
     size_t columns;                 /* channels, rounded up to whole vectors */
     size_t width;                   /* of a row, at least `columns` (transposed_width) */
     size_t v_step, e_step, du_step; /* floats between points; never whole pages, which would map all
                                      * points to the same few cache sets */
-    float *v;                       /* [places][terms][width] */
-    float *e;                       /* [places or 1][outputs][terms] */
-    float *du;                      /* [places][outputs][du_width] */
+    float *v;                       /* [positions][terms][width] */
+    float *e;                       /* [positions or 1][outputs][terms] */
+    float *du;                      /* [positions][outputs][du_width] */
     size_t du_width;                /* `width`, or the channels where du is dw itself */
     int begun;                      /* 0: the first block writes du; later ones add to it */
 };
 
-/* In `scratch`; there are `gradients` different e: as many as places, or 1. */
-static struct transposed transposed_of(const struct conv *conv, int places, int gradients,
+/* In `scratch`; there are `gradients` different e: as many as positions, or 1. */
+static struct transposed transposed_of(const struct conv *conv, int positions, int gradients,
                                        float *scratch) {
-    struct transposed s = {.places = places, .outputs = conv->outputs};
+    struct transposed s = {.positions = positions, .outputs = conv->outputs};
     s.width = s.du_width = transposed_width(conv->channels);
     s.columns = (size_t)tiles_of(conv->channels, WIDE) * WIDE;
     s.v_step = (size_t)TRANSPOSED_PIXELS * GROUP * s.width + MOST_LANES;
     s.e_step = gradients > 1 ? (size_t)TRANSPOSED_PIXELS * GROUP * s.outputs + MOST_LANES : 0;
     s.du_step = s.outputs * s.width + MOST_LANES;
     s.du = scratch;
-    s.v = s.du + places * s.du_step;
-    s.e = s.v + places * s.v_step;
-    if (!conv->groups) memset(s.du, 0, places * s.du_step * sizeof(float));
+    s.v = s.du + positions * s.du_step;
+    s.e = s.v + positions * s.v_step;
+    if (!conv->groups) memset(s.du, 0, positions * s.du_step * sizeof(float));
     return s;
 }
 
-/* Adds a block to du at one place, for `vectors` vectors of channels from c0 on. */
-INLINE void transposed_tile(const struct transposed *s, int place, size_t c0, const int VECTORS) {
+/* Adds a block to du at one position, for `vectors` vectors of channels from c0 on. */
+INLINE void transposed_tile(const struct transposed *s, int position, size_t c0,
+                            const int VECTORS) {
     int outputs = s->outputs, terms = s->terms;
-    const float *v = s->v + place * s->v_step + c0;
+    const float *v = s->v + position * s->v_step + c0;
     for (int o = 0; o < outputs; o += WEIGHT_OUTPUTS) {
         wide acc[WEIGHT_OUTPUTS][WEIGHT_VECTORS];
         const float *e[WEIGHT_OUTPUTS], *row = v;
         UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
             int output = o + i < outputs ? o + i : outputs - 1;
-            e[i] = s->e + place * s->e_step + (size_t)output * terms;
+            e[i] = s->e + position * s->e_step + (size_t)output * terms;
             UNROLL for (int j = 0; j < VECTORS; j++) acc[i][j] = splat_wide(0);
         }
         for (int k = 0; k < terms; k++, row += s->width) {
@@ -68,7 +69,7 @@ INLINE void transposed_tile(const struct transposed *s, int place, size_t c0, co
         }
         UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
             if (o + i >= outputs) break;
-            float *du = s->du + place * s->du_step + (size_t)(o + i) * s->du_width + c0;
+            float *du = s->du + position * s->du_step + (size_t)(o + i) * s->du_width + c0;
             UNROLL for (int j = 0; j < VECTORS; j++) store_wide(
                 du + j * WIDE, s->begun ? load_wide(du + j * WIDE) + acc[i][j] : acc[i][j]);
         }
@@ -76,17 +77,17 @@ INLINE void transposed_tile(const struct transposed *s, int place, size_t c0, co
 }
 
 static void transposed_products(struct transposed *s) {
-    for (int place = 0; place < s->places; place++)
+    for (int position = 0; position < s->positions; position++)
         for (size_t c = 0; c < s->columns; c += WEIGHT_VECTORS * WIDE) {
             size_t left = (s->columns - c) / WIDE;
             if (left >= 4)
-                transposed_tile(s, place, c, 4);
+                transposed_tile(s, position, c, 4);
             else if (left == 3)
-                transposed_tile(s, place, c, 3);
+                transposed_tile(s, position, c, 3);
             else if (left == 2)
-                transposed_tile(s, place, c, 2);
+                transposed_tile(s, position, c, 2);
             else
-                transposed_tile(s, place, c, 1);
+                transposed_tile(s, position, c, 1);
         }
     s->begun = 1;
 }
@@ -126,7 +127,7 @@ static void transposed_block(const struct transposed *s, const struct conv *conv
         const float *x =
             tensor_f32(&a->in[0]) + group * conv->channels * plane(conv->height, conv->width);
         dy[t] = tensor_f32(&a->in[1]) + ((size_t)group * conv->outputs * pixels + pixel) * GROUP;
-        for (int tap = 0; tap < s->places; tap++)
+        for (int tap = 0; tap < s->positions; tap++)
             transposed_pixel(s, conv, x, tap, t, top + tap / conv->k, left + tap % conv->k);
     }
     for (int o = 0; o < conv->outputs; o++)

@@ -19,14 +19,14 @@ struct winograd {
     struct conv c;         /* forward's convolution; in backward that of dy */
     const float *x, *bias; /* of one part of a group; bias NULL: none */
     float *y;
-    int places;     /* S * S */
-    const float *u; /* [places][outputs][channels], winograd_u_step apart */
-    float *v, *m;   /* [places][channels or outputs][vectors][WIDE] */
+    int positions;  /* S * S */
+    const float *u; /* [positions][outputs][channels], winograd_u_step apart */
+    float *v, *m;   /* [positions][channels or outputs][vectors][WIDE] */
     int tiles_x;    /* of a row */
 };
 
-/* Floats from one place of v or m to the next: one vector more than they take, since steps of
- * whole pages would put all places into the same few lines of the first-level cache. */
+/* Floats from one position of v or m to the next: one vector more than they take, since steps of
+ * whole pages would put all positions into the same few lines of the first-level cache. */
 INLINE size_t winograd_step(int channels, int vectors) {
     return ((size_t)channels * vectors + 1) * WIDE;
 }
@@ -35,26 +35,27 @@ INLINE size_t winograd_step(int channels, int vectors) {
 INLINE void winograd_inputs(const int M, const struct winograd *s, int first, int count) {
     int vectors = tiles_of(count, SIDE_BY_SIDE);
     size_t step = winograd_step(s->c.channels, vectors);
-    struct winograd_place places[TILE_MOST * SIDE_BY_SIDE];
+    struct winograd_position positions[TILE_MOST * SIDE_BY_SIDE];
     for (int t = 0; t < count; t++)
-        places[t] = winograd_place(M + 2, s->c.height, s->c.width,
-                                   M * ((first + t) / s->tiles_x) - s->c.padding,
-                                   M * ((first + t) % s->tiles_x) - s->c.padding);
+        positions[t] = winograd_position(M + 2, s->c.height, s->c.width,
+                                         M * ((first + t) / s->tiles_x) - s->c.padding,
+                                         M * ((first + t) % s->tiles_x) - s->c.padding);
     for (int c = 0; c < s->c.channels; c++) {
         const float *pixels = s->x + (size_t)c * plane(s->c.height, s->c.width);
         for (int t = 0; t < count; t++) {
             vec d[6][6];
-            winograd_patch(M + 2, pixels, s->c.width, &places[t], d);
+            winograd_patch(M + 2, pixels, s->c.width, &positions[t], d);
             winograd_v(M, d, s->v + (size_t)c * vectors * WIDE + t * LANES, step);
         }
     }
 }
 
-/* m for T vectors of tiles at one place, OUTPUTS x T sums at a time. */
-INLINE void winograd_product(const struct winograd *s, int place, const int OUTPUTS, const int T) {
-    const float *u = s->u + (size_t)place * winograd_u_step(s->c.outputs, s->c.channels),
-                *v = s->v + (size_t)place * winograd_step(s->c.channels, T);
-    float *m = s->m + (size_t)place * winograd_step(s->c.outputs, T);
+/* m for T vectors of tiles at one position, OUTPUTS x T sums at a time. */
+INLINE void winograd_product(const struct winograd *s, int position, const int OUTPUTS,
+                             const int T) {
+    const float *u = s->u + (size_t)position * winograd_u_step(s->c.outputs, s->c.channels),
+                *v = s->v + (size_t)position * winograd_step(s->c.channels, T);
+    float *m = s->m + (size_t)position * winograd_step(s->c.outputs, T);
     for (int o = 0; o < s->c.outputs; o += OUTPUTS) {
         wide acc[WINOGRAD_OUTPUTS][TILE_MOST];
         const float *row[WINOGRAD_OUTPUTS], *pixels = v;
@@ -83,10 +84,10 @@ INLINE void winograd_product(const struct winograd *s, int place, const int OUTP
 }
 
 typedef void winograd_products(const struct winograd *);
-#define WINOGRAD_PRODUCTS(T)                                       \
-    static void winograd_products_##T(const struct winograd *s) {  \
-        for (int place = 0; place < s->places; place++)            \
-            winograd_product(s, place, WINOGRAD_OUTPUTS_OF(T), T); \
+#define WINOGRAD_PRODUCTS(T)                                          \
+    static void winograd_products_##T(const struct winograd *s) {     \
+        for (int position = 0; position < s->positions; position++)   \
+            winograd_product(s, position, WINOGRAD_OUTPUTS_OF(T), T); \
     }
 EACH_TILE(WINOGRAD_PRODUCTS)
 
@@ -136,11 +137,11 @@ static void winograd_pass(const struct op_args *a, const struct conv *c, int siz
         flip ? (struct conv){c->groups, c->outputs, c->out_height, c->out_width, c->channels,
                              c->height, c->width, c->k, c->stride, 2 - c->padding, c->w}
              : *c,
-        .bias = flip ? NULL : tensor_f32(&a->in[2]), .places = (size + 2) * (size + 2),
+        .bias = flip ? NULL : tensor_f32(&a->in[2]), .positions = (size + 2) * (size + 2),
         .u = a->scratch, .tiles_x = tiles_of(flip ? c->width : c->out_width, size)};
     OF_ISA(winograd_filters)(size, c->w, c->outputs, c->channels, flip, a->scratch);
-    s.v = (float *)a->scratch + s.places * winograd_u_step(c->outputs, c->channels);
-    s.m = s.v + (size_t)s.places * winograd_step(s.c.channels, TILE_MOST);
+    s.v = (float *)a->scratch + s.positions * winograd_u_step(c->outputs, c->channels);
+    s.m = s.v + (size_t)s.positions * winograd_step(s.c.channels, TILE_MOST);
     int tiles = s.tiles_x * tiles_of(s.c.out_height, size), vectors = tiles_of(tiles, SIDE_BY_SIDE),
         blocks = tiles_of(vectors, TILE_MOST);
     for (int g = 0; g < c->groups; g++)

@@ -4,7 +4,7 @@
  *
  *     u = G w GT      of each filter, S x S
  *     v = BT x B      of the S x S pixels of x that a tile needs; tiles overlap by two pixels
- *     m = sum over channels of u v, element by element: for each of the S x S places a product of
+ *     m = sum over channels of u v, element by element: for each of the S x S positions a product of
  *         matrices, (outputs x channels) by (channels x tiles)
  *     y = AT m A + bias
  *
@@ -83,12 +83,12 @@ INLINE void winograd_numbers(const int M, winograd_matrix *of, const int count, 
 
 /* ---- u ---- */
 
-/* w is (first, second, 3, 3). `flip` 0: u is [place][first][second]; 1: [place][second][first],
+/* w is (first, second, 3, 3). `flip` 0: u is [position][first][second]; 1: [position][second][first],
  * of the filters flipped. */
 void OF_ISA(winograd_filters)(int M, const float *w, int first, int second, int flip, float *u);
 
-/* Floats between places: one cache line more than the filters take, since steps of whole pages
- * would put all places into the same few lines of the first-level cache. */
+/* Floats between positions: one cache line more than the filters take, since steps of whole pages
+ * would put all positions into the same few lines of the first-level cache. */
 INLINE size_t winograd_u_step(int outputs, int channels) {
     return (size_t)outputs * (size_t)channels + MOST_LANES;
 }
@@ -110,9 +110,9 @@ INLINE void winograd_load_filters(const float *w, size_t step, int count, const 
     UNROLL for (int i = 0; i < 9; i++) element[i] = load(transposed + (flip ? 8 - i : i) * LANES);
 }
 
-/* u of `count` filters; its places are `place_step` floats apart. */
+/* u of `count` filters; its positions are `position_step` floats apart. */
 INLINE void winograd_u(const int M, const float *w, size_t step, int count, const float *end,
-                       int flip, float *u, size_t place_step) {
+                       int flip, float *u, size_t position_step) {
     vec g[9], rows[3][6], out[6];
     winograd_load_filters(w, step, count, end, flip, g);
     UNROLL for (int i = 0; i < 3; i++) winograd_values(M, winograd_g, 3, g + 3 * i, rows[i]);
@@ -120,7 +120,7 @@ INLINE void winograd_u(const int M, const float *w, size_t step, int count, cons
         vec column[3] = {rows[0][j], rows[1][j], rows[2][j]};
         winograd_values(M, winograd_g, 3, column, out);
         UNROLL for (int i = 0; i < M + 2; i++) {
-            float *to = u + (size_t)((M + 2) * i + j) * place_step;
+            float *to = u + (size_t)((M + 2) * i + j) * position_step;
             if (count >= LANES)
                 store(to, out[i]);
             else
@@ -147,35 +147,36 @@ void OF_ISA(winograd_filters)(int M, const float *w, int first, int second, int 
 
 /* The position of a tile of S x S pixels: its first pixel in a plane, as an offset, and a bit for
  * each of its pixels that is inside the image. */
-struct winograd_place {
+struct winograd_position {
     ptrdiff_t corner;
     uint64_t inside;
 };
 
-static struct winograd_place winograd_place(int side, int height, int width, int top, int left) {
-    struct winograd_place place = {((ptrdiff_t)top * width + left) * GROUP, 0};
+static struct winograd_position winograd_position(int side, int height, int width, int top,
+                                                  int left) {
+    struct winograd_position position = {((ptrdiff_t)top * width + left) * GROUP, 0};
     for (int i = 0; i < side * side; i++) {
         int h = top + i / side, w = left + i % side;
-        place.inside |= (uint64_t)(h >= 0 && h < height && w >= 0 && w < width) << i;
+        position.inside |= (uint64_t)(h >= 0 && h < height && w >= 0 && w < width) << i;
     }
-    return place;
+    return position;
 }
 
 /* Its pixels in one plane; 0 outside the image. */
 INLINE void winograd_patch(const int S, const float *plane, int width,
-                           const struct winograd_place *place, vec d[6][6]) {
-    const float *corner = plane + place->corner;
-    int whole = place->inside == ((uint64_t)1 << S * S) - 1;
+                           const struct winograd_position *position, vec d[6][6]) {
+    const float *corner = plane + position->corner;
+    int whole = position->inside == ((uint64_t)1 << S * S) - 1;
     UNROLL for (int i = 0; i < S; i++) {
         UNROLL for (int j = 0; j < S; j++) {
             d[i][j] = splat(0);
-            if (whole || place->inside >> (S * i + j) & 1)
+            if (whole || position->inside >> (S * i + j) & 1)
                 d[i][j] = load(corner + ((size_t)i * width + j) * GROUP);
         }
     }
 }
 
-/* v = BT d B; its places go `step` floats apart. */
+/* v = BT d B; its positions go `step` floats apart. */
 INLINE void winograd_v(const int M, vec d[6][6], float *v, size_t step) {
     vec rows[6][6];
     UNROLL for (int i = 0; i < M + 2; i++) winograd_values(M, winograd_b, M + 2, d[i], rows[i]);

@@ -4,7 +4,7 @@
  *     du = sum over samples and tiles of e v, element by element
  *     dw = GT du G
  *
- * At each of the S x S places du is a product of matrices (n16_transposed.inc.h). */
+ * At each of the S x S positions du is a product of matrices (n16_transposed.inc.h). */
 
 enum { CHANNELS = 16 };
 
@@ -14,7 +14,7 @@ struct winograd_weight {
     int tiles_x, tiles;     /* of a row, of the image */
     struct transposed sums; /* v, e and du */
     struct {
-        struct winograd_place place;
+        struct winograd_position position;
         const float *x, *dy;   /* channel 0 of the group; the tile's first pixel of output 0 */
         int height, width;     /* size of the part of the tile inside the image */
     } tile[TRANSPOSED_PIXELS]; /* of this block */
@@ -23,21 +23,21 @@ struct winograd_weight {
 /* v of tile `t` of the block, of CHANNELS channels from c0 on, with channels innermost. */
 INLINE void winograd_transposed(const int M, const struct winograd_weight *s, int t, int c0) {
     const struct conv *conv = s->conv;
-    float samples[(M + 2) * (M + 2)][CHANNELS][GROUP]; /* [place][channel][sample] */
+    float samples[(M + 2) * (M + 2)][CHANNELS][GROUP]; /* [position][channel][sample] */
     for (int i = 0; i < CHANNELS; i++) {
         int c = c0 + i < conv->channels ? c0 + i : conv->channels - 1;
         const float *pixels = s->tile[t].x + c * plane(conv->height, conv->width);
         for (int lane = 0; lane < GROUP; lane += LANES) {
             vec d[6][6];
-            winograd_patch(M + 2, pixels + lane, conv->width, &s->tile[t].place, d);
+            winograd_patch(M + 2, pixels + lane, conv->width, &s->tile[t].position, d);
             winograd_v(M, d, &samples[0][i][lane], CHANNELS * GROUP);
         }
     }
-    for (int place = 0; place < (M + 2) * (M + 2); place++) {
-        float *to = s->sums.v + place * s->sums.v_step + (size_t)t * GROUP * s->sums.width + c0;
+    for (int position = 0; position < (M + 2) * (M + 2); position++) {
+        float *to = s->sums.v + position * s->sums.v_step + (size_t)t * GROUP * s->sums.width + c0;
         for (int i = 0; i < CHANNELS; i += LANES)
             for (int lane = 0; lane < GROUP; lane += LANES)
-                transpose(&samples[place][i][lane], GROUP, to + lane * s->sums.width + i,
+                transpose(&samples[position][i][lane], GROUP, to + lane * s->sums.width + i,
                           s->sums.width);
     }
 }
@@ -72,8 +72,8 @@ static void winograd_find(struct winograd_weight *s, const struct op_args *a, in
     const struct conv *conv = s->conv;
     int group = number / s->tiles, tile = number % s->tiles, p = tile / s->tiles_x * s->size,
         q = tile % s->tiles_x * s->size;
-    s->tile[t].place = winograd_place(s->size + 2, conv->height, conv->width, p - conv->padding,
-                                      q - conv->padding);
+    s->tile[t].position = winograd_position(s->size + 2, conv->height, conv->width,
+                                            p - conv->padding, q - conv->padding);
     s->tile[t].x =
         tensor_f32(&a->in[0]) + group * conv->channels * plane(conv->height, conv->width);
     s->tile[t].dy = tensor_f32(&a->in[1]) +

@@ -287,8 +287,8 @@ def _(w, a, shape):
     require(like is None or like.at < rank - 2, "it mixes samples")
     values = [w.lifted(w.dense(x, needed, like)) for x in values]
     require(not p or like, UNSAMPLED)
-    names, y, places = w.beside(values, [*shape[:-2], 1, 1], skip=[rank - 2, rank - 1])
-    y.axes[places[0]], y.axes[places[1]] = int(q.shape[-2]), int(v.shape[-1])
+    names, y, at = w.beside(values, [*shape[:-2], 1, 1], skip=[rank - 2, rank - 1])
+    y.axes[at[0]], y.axes[at[1]] = int(q.shape[-2]), int(v.shape[-1])
     settings = {"is_causal": 1} if a.get("is_causal") else {}
     settings |= {"scale": scale} if scale is not None else {}
     settings |= {"dropout_p": p} if p else {}

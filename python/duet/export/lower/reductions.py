@@ -176,13 +176,13 @@ def order(w, x, dim, descending):
     require(x.at is not None, "it sorts a tensor without samples")
     size = int(x.shape[dim])
 
-    def places(name, before):
+    def indices(name, before):
         return w.emit("argsort", [name], [*before, size], dim=len(before),
                       descending=int(descending))
 
     def values(name, before):
-        return w.emit("gather", [name, places(name, before)], [*before, size], dim=len(before))
-    return [w.over(x, [dim], [size], write) for write in (values, places)]
+        return w.emit("gather", [name, indices(name, before)], [*before, size], dim=len(before))
+    return [w.over(x, [dim], [size], write) for write in (values, indices)]
 
 
 @lower(aten.sort, aten.topk)

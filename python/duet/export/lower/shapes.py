@@ -111,15 +111,15 @@ def cat(w, given, dim, shape):
     needed = [d for d in range(len(shape)) if d == dim or any(x.size(d) != 1 for x in given)]
     like = next((x for x in given if x.at is not None), None)
     given = [w.dense(x, needed, like) for x in given]
-    names, y, (place,) = w.beside(given, shape, skip=[dim])
+    names, y, (axis,) = w.beside(given, shape, skip=[dim])
     if isinstance(shape[dim], N):  # each sample gets more rows
         require(all(x.at == dim and x.front == int(x.shape[dim]) for x in given), SOME)
         y.front = int(shape[dim])
     counts = [x.size(dim) for x in given]
     while len(names) > 1:  # a line takes at most 64 values, so the first ones are joined beforehand
         counts = [sum(counts[:64]), *counts[64:]]
-        axes = [*y.axes[:place], counts[0], *y.axes[place + 1:]]
-        names = [w.emit("cat", names[:64], axes, shared=y.shared, dim=place), *names[64:]]
+        axes = [*y.axes[:axis], counts[0], *y.axes[axis + 1:]]
+        names = [w.emit("cat", names[:64], axes, shared=y.shared, dim=axis), *names[64:]]
     return y.but(name=names[0])
 
 
@@ -163,14 +163,14 @@ lower(aten.constant_pad_nd)(
 
 # ---- indices, which are constant or computed
 
-def taken(w, x, dim, places):
-    """x.index_select(dim, places), with constant indices."""
+def taken(w, x, dim, indices):
+    """x.index_select(dim, indices), with constant indices."""
     x, count = w.value(x), int(x.shape[dim])
     require(not isinstance(x.shape[dim], N), "it picks samples")
-    places = torch.where(places < 0, places + count, places)
-    require(((places >= 0) & (places < count)).all(), f"an index is not in 0 to {count - 1}")
-    first, length = int(places[0]), len(places)
-    if places.equal(torch.arange(first, first + length)):
+    indices = torch.where(indices < 0, indices + count, indices)
+    require(((indices >= 0) & (indices < count)).all(), f"an index is not in 0 to {count - 1}")
+    first, length = int(indices[0]), len(indices)
+    if indices.equal(torch.arange(first, first + length)):
         return narrow(w, x, dim, first, length)
     shape = [*x.shape[:dim], length, *x.shape[dim + 1:]]
     if dim in x.repeats:
@@ -179,7 +179,7 @@ def taken(w, x, dim, places):
         return x.but(shape=shape, repeats=x.repeats | {dim})
     (dims, axes), y = x.wide(), x.but(shape=shape)
     at = dims.index(dim)
-    index = w.constant(places.reshape([length] + [1] * (len(axes) - 1 - at)))
+    index = w.constant(indices.reshape([length] + [1] * (len(axes) - 1 - at)))
     index = w.lay(index, [length if i == at else 1 for i in range(len(axes))], shared=x.shared)
     y.axes = [N(1), *axes[:at], length, *axes[at + 1:]]
     y.name = w.emit("gather", [w.lay(x, axes, shared=True), index], y.axes, shared=x.shared,
@@ -209,7 +209,7 @@ lower(aten.one_hot)(lambda w, a, shape: compare(
     w, "equal", w.value(a.self).unsqueezed(-1), w.constant(torch.arange(a.num_classes))))
 
 
-def at_places(w, x, dim, index, shape):
+def at_indices(w, x, dim, index, shape):
     """gather: x and index have the same rank; in other dimensions x is narrowed to the index."""
     x, index = w.lifted(x), w.lifted(index)
     require(not isinstance(x.shape[dim], N) and not isinstance(index.shape[dim], N),
@@ -219,8 +219,8 @@ def at_places(w, x, dim, index, shape):
             x = narrow(w, x, d, 0, shape[d])
     if x.size(dim) == 1:
         return x.expanded(shape).but(repeats=x.repeats | {dim})
-    names, y, (place,) = w.beside([x, w.dense(index, only=[dim])], shape, skip=[dim])
-    return y.but(name=w.emit("gather", names, y.axes, dim=place))
+    names, y, (axis,) = w.beside([x, w.dense(index, only=[dim])], shape, skip=[dim])
+    return y.but(name=w.emit("gather", names, y.axes, dim=axis))
 
 
 @lower(aten.gather)
@@ -230,12 +230,12 @@ def _(w, a, shape):
         return w.value(Const([torch.tensor(a.self.number, dtype=a.self.dtype)], shape))
     if len(shape) == 1 and isinstance(shape[0], N) and not isinstance(a.self.shape[0], N):
         return rows_of(w, w.value(a.self), a.index)
-    return at_places(w, a.self, dim, a.index, shape)
+    return at_indices(w, a.self, dim, a.index, shape)
 
 
 @lower(aten.index, aten._unsafe_index)
 def _(w, a, shape):
-    """Constant places of dimensions that follow each other, as if they were one; rows of a table;
+    """Constant indices of dimensions that follow each other, as if they were one; rows of a table;
     of x[torch.arange(N), i] of each sample its own ones."""
     x, indices = w.value(a.self), list(a.indices)
     require(not any(isinstance(i, Value) and i.dtype is torch.bool for i in indices),
@@ -245,7 +245,7 @@ def _(w, a, shape):
     own = isinstance(first, Const) and isinstance(x.shape[given[0]], N) and \
         first.dtype is not torch.bool
     if own:
-        require(given == list(range(len(indices))) and first.is_place(),
+        require(given == list(range(len(indices))) and first.is_index(),
                 "its indices depend on the number of samples")
         given = given[1:]
     if not given:
@@ -257,11 +257,11 @@ def _(w, a, shape):
     if len(given) > 1:
         x = w.view(x, [*x.shape[:at], math.prod(sizes), *x.shape[end:]])
     if constant:
-        places = [indices[d].alike() for d in given]
-        require(all(p.dtype is not torch.bool or p.dim() == 1 for p in places), "it has a 2-d mask")
-        places = [p.nonzero().flatten() if p.dtype is torch.bool else p for p in places]
+        chosen = [indices[d].alike() for d in given]
+        require(all(p.dtype is not torch.bool or p.dim() == 1 for p in chosen), "it has a 2-d mask")
+        chosen = [p.nonzero().flatten() if p.dtype is torch.bool else p for p in chosen]
         flat = functools.reduce(lambda index, one: index * one[0] + one[1] % one[0],
-                                zip(map(int, sizes), places), torch.tensor(0))
+                                zip(map(int, sizes), chosen), torch.tensor(0))
         return w.view(taken(w, x, at, flat.flatten()), shape)
     require(len(given) == 1, "several indices are computed: write x.flatten(0, 1)[i * n + j]")
     index = indices[at]
@@ -271,7 +271,7 @@ def _(w, a, shape):
         behind = x.shape[2:]
         count = math.prod(map(int, shape[:len(shape) - len(behind)]))
         index = w.view(index, [N(1), count, *[1] * len(behind)])
-        return w.view(at_places(w, x, 1, index, [N(1), count, *behind]), shape)
+        return w.view(at_indices(w, x, 1, index, [N(1), count, *behind]), shape)
     require(x.rank == 1 or w.is_parameter(x), "its table is computed: write one_hot @ table")
     return w.view(rows_of(w, x, index), shape)
 
@@ -293,8 +293,8 @@ def _sums(w, index, src, dim, shape):
     require(all(n == m for d, (n, m) in enumerate(zip(index.shape, shape)) if d != dim),
             "it writes into a part of other dimensions: expand the index")
     index, src = (w.lifted(w.dense(w.value(v), only=[dim])) for v in (index, src))
-    names, y, (place,) = w.beside([index, src], shape, skip=[dim])
-    return y.but(name=w.emit("scatter_add", names, y.axes, dim=place, size=int(shape[dim])),
+    names, y, (axis,) = w.beside([index, src], shape, skip=[dim])
+    return y.but(name=w.emit("scatter_add", names, y.axes, dim=axis, size=int(shape[dim])),
                  dtype=torch.float32)
 
 
