@@ -56,7 +56,10 @@ LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(CUDA_LIBS)
 OPT := -O2
 # The compiler then vectorises loops over numbers. No code reads errno or traps after them.
 VECTORS := -O3 -fno-math-errno -fno-trapping-math
-OPT_core/device/host/kernels := $(VECTORS)
+# gcc would compile a function again for arguments that are constants in one of its calls.
+ONE_COPY := $(shell $(CC) -fno-ipa-cp-clone -E -x c /dev/null >/dev/null 2>&1 && \
+                    echo -fno-ipa-cp-clone)
+OPT_core/device/host/kernels := $(VECTORS) $(ONE_COPY)
 OPT_core/base := $(VECTORS)
 # The largest stack frame of a function, because the command runs with a stack of 512 KiB. The
 # matrix product keeps its panels on the stack.
@@ -106,10 +109,11 @@ endef
 $(foreach folder,$(sort $(B) $(H)),$(eval $(call compile_c,$(folder))))
 $(CUDA_OBJ): $(B)/cuda_flags
 
-# fast.o chooses among the kernels that are built. It is new whenever they change, and so is all that
-# is linked with it.
-$(H)/core/device/host/kernels/fast.o: $(H)/kernels
-$(H)/core/device/host/kernels/fast.o: COMPILE += $(KERNELS:%=-DHAVE_%=1) $(NO_KERNELS:%=-DHAVE_%=0)
+# fast.o chooses among the kernels that are built. It is new when they change, and so is all that is
+# linked with it.
+FAST := $(H)/core/device/host/kernels/fast.o
+$(FAST): $(H)/kernels
+$(FAST): COMPILE += $(KERNELS:%=-DHAVE_%=1) $(NO_KERNELS:%=-DHAVE_%=0)
 
 # The assembler includes these files, so the compiler does not list them as dependencies.
 $(H)/app/report/page/html.o: app/report/page/page.css

@@ -1,9 +1,6 @@
-/* Chooses the fast kernel of an op for this processor. The processor is queried at run time, so one
- * binary runs everywhere. The Makefile says which instruction sets a build has: HAVE_avx2 is 1 or
- * 0. Without one that fits, the references compute. */
+/* Chooses the fast kernel of an op for this processor at run time, so a binary runs everywhere.
+ * HAVE_avx2 is 1 if the Makefile's KERNELS have avx2. The references replace missing kernels. */
 #include "device/host/kernels/fast.h"
-
-#include <string.h>
 
 static host_kernel *const *kernels_of(const char *isa) {
     if (HAVE_generic && isa && strcmp(isa, "generic") == 0) return n16_generic_kernels;
@@ -25,10 +22,8 @@ host_kernel *host_fast_kernel(enum op op, const char *isa) {
 }
 
 const char *host_best_isa(void) {
-    return kernels_of("avx512") ? "avx512"
-           : kernels_of("avx2") ? "avx2"
-           : HAVE_generic       ? "generic"
-                                : "reference";
+    const char *plain = HAVE_generic ? "generic" : "reference";
+    return kernels_of("avx512") ? "avx512" : kernels_of("avx2") ? "avx2" : plain;
 }
 
 /* W_hh in panels of up to 32 columns more than it has, and a row for each sample of what a step
