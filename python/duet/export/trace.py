@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import gc
 import inspect
 import io
 import logging
@@ -25,9 +26,10 @@ def first_line(error):
 @contextlib.contextmanager
 def without_torchs_log():
     """Silences PyTorch's logs of its stack and its trace: the exception says what a tracer cannot
-    do."""
-    printed, level = io.StringIO(), logging.root.manager.disable
+    do. The many objects of a trace live on: collecting garbage would take a tenth of its time."""
+    printed, level, collects = io.StringIO(), logging.root.manager.disable, gc.isenabled()
     logging.disable(logging.CRITICAL)
+    gc.disable()
     try:
         with contextlib.redirect_stderr(printed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -35,6 +37,8 @@ def without_torchs_log():
         sys.stderr.write(printed.getvalue())
     finally:
         logging.disable(level)
+        if collects:
+            gc.enable()
 
 
 def _for_a_trace(model):
