@@ -6,7 +6,7 @@
 #include "device/op.h"
 
 enum conv_way {
-    WAY_DIRECT,     /* n16_conv_forward.inc.h, n16_conv_data.inc.h, n16_conv_weight.inc.h */
+    WAY_DIRECT,     /* n16_windows.inc.h, n16_conv_data.inc.h, n16_conv_weight.inc.h */
     WAY_TRANSPOSED, /* n16_transposed.inc.h: to the weights, with channels innermost */
     /* n16_winograd.inc.h: 3 x 3, stride 1; fewer products, but they are prepared. The value is the
      * number of outputs along a side of a tile. */
