@@ -114,9 +114,9 @@ static const int conv_host[][8] = {
     { 2, 33,  9,  6, 40, 5, 3, 2},
 };
 
-/* On GPUs the number of samples also decides which kernel computes a product
- * (device/cuda/kernels/plan.h, device/cuda/kernels/conv_planes.h). These are the layers with batches of
- * the size that training uses, some of which use kernels that no case above uses. */
+/* On GPUs the number of samples also decides which kernel computes a product (plan.h and
+ * conv_planes.h in device/cuda/kernels/). These are the layers with batches of the size that
+ * training uses, some of which use kernels that no case above uses. */
 static const int conv_large[][8] = {
     { 64, 20, 13, 13, 50, 5, 1, 0},
     {256,  1, 28, 28, 20, 3, 1, 0},

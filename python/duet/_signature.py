@@ -42,8 +42,8 @@ def called(export):
         if not hasattr(model, "forward") or not by_name and all(
                 p.kind is not p.VAR_POSITIONAL for p in parameters):
             return export(model, example_inputs, *arguments, **options)
-        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        names, defaults = [p.name for p in places], [p.default for p in places]
+        named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        names, defaults = [p.name for p in named], [p.default for p in named]
         given = _by_position(model, names, defaults, example_inputs) if by_name else \
             example_inputs if several else (example_inputs,)
         names = ["self", *names, *(f"more_{i}" for i in range(len(given)))][:len(given) + 1]

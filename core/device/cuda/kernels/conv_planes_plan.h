@@ -1,5 +1,5 @@
-/* Maps conv_planes.h to a GPU: the warps of a block, the order of the columns, the part of an image that
- * a block keeps, and the convolutions that use it. */
+/* Maps conv_planes.h to a GPU: the warps of a block, the order of the columns, the part of an image
+ * that a block keeps, and the convolutions that use it. */
 #ifndef DEVICE_CUDA_KERNELS_PLANES_PLAN_H
 #define DEVICE_CUDA_KERNELS_PLANES_PLAN_H
 

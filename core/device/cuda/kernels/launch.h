@@ -81,15 +81,15 @@ static __device__ __forceinline__ struct thread_index here(void) {
     return {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
 }
 
-/* Makes the __global__ function `name` from k_name(const type *, struct thread_index), a kernel whose
- * threads work independently. The other arguments are its launch bounds. */
+/* Makes the __global__ function `name` from k_name(const type *, struct thread_index), a kernel
+ * whose threads work independently. The other arguments are its launch bounds. */
 #define THREAD_KERNEL(name, type, ...)                                                           \
     static __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ type p) { \
         k_##name(&p, here());                                                                    \
     }
 
-/* The same for k_name(const type *, shared_type *, struct thread_index), a kernel in phases, whose threads
- * work together through shared memory. */
+/* The same for k_name(const type *, shared_type *, struct thread_index), a kernel in phases,
+ * whose threads work together through shared memory. */
 #define BLOCK_KERNEL(name, type, shared_type, ...)                                               \
     static __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ type p) { \
         __shared__ shared_type shared;                                                           \

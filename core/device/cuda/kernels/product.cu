@@ -1,7 +1,7 @@
 /* The kernels of product.h on the GPU, and their launches: convolutions and linear layers. One
  * template serves each kind of product and each shape of tile that product_choose may name, and
- * another serves small convolutions. product.h says what is multiplied, tile.h and conv_planes.h say
- * how, and plan.h says with which grid. */
+ * another serves small convolutions. product.h says what is multiplied, tile.h and conv_planes.h
+ * say how, and plan.h says with which grid. */
 #include "device/cuda/kernels/bias.h"
 #include "device/cuda/kernels/launch.h"
 #include "device/cuda/kernels/conv_planes.h"

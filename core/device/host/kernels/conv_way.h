@@ -66,8 +66,8 @@ static inline size_t transposed_width(int channels) {
     return (lines + (lines % 2 == 0)) * 16;
 }
 
-/* Floats for `positions` positions: the filters of a pass or their gradients, a group's current tiles or
- * pixels, and padding between positions. */
+/* Floats for `positions` positions: the filters of a pass or their gradients, a group's current
+ * tiles or pixels, and padding between positions. */
 static inline size_t conv_scratch_floats(const struct conv_shape *s, size_t positions) {
     size_t channels = transposed_width(s->x[1]), outputs = transposed_width(s->y[1]);
     return positions *

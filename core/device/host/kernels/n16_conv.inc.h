@@ -5,7 +5,7 @@
  * register tiles: sums of several channels at several pixels stay in registers while a loop over
  * the terms runs. 3 x 3 filters with many channels use Winograd's minimal filtering
  * (n16_winograd.inc.h), 1 x 1 filters are a matrix product (n16_product.inc.h), and all others are
- * computed directly (n16_windows.inc.h). */
+ * computed directly (n16_conv_forward.inc.h, n16_windows.inc.h). */
 
 struct conv {
     int groups, channels, height, width, outputs, out_height, out_width, k, stride, padding;

@@ -8,8 +8,8 @@
  * No lanes need to be added at the end.
  *
  * The names suit products at several `positions`: here the taps, in n16_winograd_weight.inc.h the
- * positions of a tile. At each position du = sum of e v. A block is TRANSPOSED_PIXELS pixels, of any
- * groups. A sum goes pixel by pixel and sample by sample through a block, then block by block,
+ * positions of a tile. At each position du = sum of e v. A block is TRANSPOSED_PIXELS pixels, of
+ * any groups. A sum goes pixel by pixel and sample by sample through a block, then block by block,
  * whatever the width of the vectors. Lanes past the segment's end are zero in dy and add
  * nothing. */
 

@@ -4,8 +4,8 @@
  *
  *     u = G w GT      of each filter, S x S
  *     v = BT x B      of the S x S pixels of x that a tile needs; tiles overlap by two pixels
- *     m = sum over channels of u v, element by element: for each of the S x S positions a product of
- *         matrices, (outputs x channels) by (channels x tiles)
+ *     m = sum over channels of u v, element by element: for each of the S x S positions a product
+ *         of matrices, (outputs x channels) by (channels x tiles)
  *     y = AT m A + bias
  *
  * (Lavin and Gray, "Fast algorithms for convolutional neural networks".) Pixels and filters are the
@@ -83,8 +83,8 @@ INLINE void winograd_numbers(const int M, winograd_matrix *of, const int count, 
 
 /* ---- u ---- */
 
-/* w is (first, second, 3, 3). `flip` 0: u is [position][first][second]; 1: [position][second][first],
- * of the filters flipped. */
+/* w is (first, second, 3, 3). `flip` 0: u is [position][first][second]; 1:
+ * [position][second][first], of the filters flipped. */
 void OF_ISA(winograd_filters)(int M, const float *w, int first, int second, int flip, float *u);
 
 /* Floats between positions: one cache line more than the filters take, since steps of whole pages
