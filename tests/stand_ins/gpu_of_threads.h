@@ -41,8 +41,8 @@ struct grid {
     uint32_t blocks, threads;
 };
 
-typedef void thread_kernel(const void *param, struct place at);
-typedef void block_kernel(const void *param, void *shared, struct place at);
+typedef void thread_kernel(const void *param, struct thread_index at);
+typedef void block_kernel(const void *param, void *shared, struct thread_index at);
 
 enum { GPU_STACK = 64 << 10, GPU_SETS = 3 };
 enum gpu_state { GPU_RUNS, GPU_AT_BARRIER, GPU_ENDED };
@@ -60,7 +60,7 @@ struct gpu_block {
     block_kernel *block_kernel;
     const void *param;
     void *shared;
-    struct place at; /* without .thread, which each thread has for itself */
+    struct thread_index at; /* without .thread, which each thread has for itself */
     struct gpu_thread **thread;
     /* Addresses that tell the sanitizer the order: what the block follows, and what follows it. */
     char *begin, *end;
@@ -107,7 +107,7 @@ GPU_NO_SANITIZE static void gpu_yield(void) {
 
 GPU_NO_SANITIZE static void gpu_entry(void) {
     struct gpu_block *block = gpu.block;
-    struct place at = block->at;
+    struct thread_index at = block->at;
     at.thread = gpu.thread;
     __tsan_acquire(block->begin);
     if (block->thread_kernel)

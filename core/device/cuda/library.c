@@ -54,7 +54,7 @@ int library_load(const struct library_source *source, const struct library_funct
                  int count, void *table) {
     void *library;
     CHECK(find_library(source, &library));
-    int code = find_functions(source, &library, functions, count, table);
+    int code = find_functions(source, library, functions, count, table);
     dlclose(library); /* ends only this use; NODELETE keeps the library loaded */
     return code;
 }
