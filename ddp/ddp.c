@@ -208,7 +208,7 @@ int ddp_begin(struct duet_ddp *ddp, int32_t step) {
     return ddp_ended(ddp, ddp_open_step(ddp, step));
 }
 
-/* With DUET_TRACE the sums of buckets are calls of the group, too. All ddps share the log. */
+/* With DUET_TRACE sums of buckets are calls, too. All ddps share the log, also larger ones. */
 static int record_sums(struct duet_ddp *ddp) {
     struct call_trace *trace = call_trace_of(ddp->group);
     struct span_log *log = stream_spans(device_comm(ddp->device));
@@ -216,7 +216,7 @@ static int record_sums(struct duet_ddp *ddp) {
     if (!trace || !log->on) return OK;
     CHECK(stream_sync(device_comm(ddp->device)));
     for (const struct span *s = log->spans; s < log->spans + log->count; s++)
-        if (sscanf(s->name, "allreduce bucket %d", &bucket) == 1)
+        if (sscanf(s->name, "allreduce bucket %d", &bucket) == 1 && bucket < ddp->plan.bucket_count)
             call_trace_add(trace, s->name, ddp->plan.bucket[bucket].bytes, s->start_ns, s->end_ns);
     log->count = 0;
     return OK;
