@@ -93,8 +93,8 @@ INLINE void matmul_tile(const struct matmul *m, int k0, int k1, int i, int colum
     float edge[MATMUL_ROWS][PANEL_VECTORS * LANES]; /* used in place of y if y is narrower */
     const float *a[MATMUL_ROWS];
     float *y[MATMUL_ROWS];
-    int width = m->columns - column,
-        narrow = width<PANEL_VECTORS * LANES, goes_on = k0> 0 || m->adds;
+    int width = m->columns - column, narrow = width < PANEL_VECTORS * LANES;
+    int goes_on = k0 > 0 || m->adds;
     UNROLL for (int r = 0; r < ROWS; r++) {
         size_t row = (size_t)(i + r < m->rows ? i + r : m->rows - 1);
         a[r] = m->a + row * m->a_i + (size_t)k0 * m->a_k;

@@ -134,11 +134,11 @@ static void product_run(const struct product *m) {
         }
 }
 
-/* A pass of a layer with `pixels` pixels a sample; `turned` 1: w is stored as (sums, rows). */
-static void product_pass(const struct op_args *a, const float *start, int pixels, int turned) {
+/* A pass of a layer with `pixels` pixels a sample; `transposed` 1: w is stored as (sums, rows). */
+static void product_pass(const struct op_args *a, const float *start, int pixels, int transposed) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
     int rows = (int)tensor_sample_count(y) / pixels, sums = (int)tensor_sample_count(x) / pixels;
     product_run(&(struct product){tensor_f32(&a->in[1]), start, tensor_f32(x), tensor_f32(y),
-                                  turned ? 1 : (size_t)sums, turned ? (size_t)rows : 1, rows, sums,
-                                  y->groups, pixels * GROUP, NULL});
+                                  transposed ? 1 : (size_t)sums, transposed ? (size_t)rows : 1,
+                                  rows, sums, y->groups, pixels * GROUP, NULL});
 }
