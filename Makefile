@@ -90,13 +90,15 @@ found:
 	@echo "MPI:       $(if $(MPI),Open MPI $(MPI),not found (libopenmpi-dev): one machine only)"
 	@echo "criterion: $(CRITERION_USE)"
 
-# Every object depends on the text of its command, so that other flags rebuild it, and on whether
-# MPI was found, which decides what is built.
+# Every object depends on the text of its command, so that other flags rebuild it. The files of MPI,
+# or the one in their place, are compiled again if another version is found, and so all that is
+# linked with them is linked again.
 FLAGS_OF_C = $(CC) $(FLAGS) $(CFLAGS) $(PIC)
-$(H)/flags: words = $(FLAGS_OF_C) MPI $(MPI)
+$(H)/flags: words = $(FLAGS_OF_C)
+$(H)/mpi_found: words = $(MPI)
 $(B)/cuda_flags: words = $(FLAGS_OF_C) $(CUDA_ALL_FLAGS)
 $(H)/kernels: words = $(KERNELS)
-$(H)/flags $(H)/kernels $(B)/cuda_flags $(B)/tests/flags: FORCE
+$(H)/flags $(H)/mpi_found $(H)/kernels $(B)/cuda_flags $(B)/tests/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ',,$(words))' | cmp -s - $@ || echo '$(subst ',,$(words))' > $@
 

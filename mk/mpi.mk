@@ -4,3 +4,4 @@ MPI ?= $(shell pkg-config --modversion ompi-c 2>/dev/null)
 MPI_FLAGS := $(if $(MPI),$(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c)))
 MPI_C := $(if $(MPI),$(filter-out %/absent.c,$(wildcard group/mpi/*.c)),group/mpi/absent.c)
 $(MPI_C:%.c=$(H)/%.o): COMPILE += $(MPI_FLAGS)
+$(MPI_C:%.c=$(H)/%.o): $(H)/mpi_found
