@@ -1,4 +1,4 @@
-/* The fast path for AVX2 with fused multiply-add. */
+/* The kernels for AVX2 with fused multiply-add, for groups of 16 samples if GROUP is not defined. */
 #include "device/host/kernels/fast.h"
 
 #if defined(__x86_64__)

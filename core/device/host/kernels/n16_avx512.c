@@ -1,4 +1,4 @@
-/* The fast path for AVX-512. */
+/* The kernels for AVX-512, for groups of 16 samples if GROUP is not defined. */
 #include "device/host/kernels/fast.h"
 
 #if defined(__x86_64__)

@@ -1,4 +1,5 @@
-/* The fast path for any processor: four lanes, as SSE and NEON have. */
+/* The kernels for any processor, with four lanes, as SSE and NEON have, for groups of 16 samples if
+ * GROUP is not defined. */
 #include "device/host/kernels/fast.h"
 
 #define WIDE 4

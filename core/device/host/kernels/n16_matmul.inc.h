@@ -8,7 +8,8 @@
  * broadcast to all lanes. Every element of y adds its products in the order of k, one by one, so
  * the bits do not depend on the tiles. A wider block packs a less often but takes more stack. */
 
-enum { MATMUL_COLUMNS = PANEL_VECTORS * LANES, MATMUL_DEPTH = 256, MATMUL_WIDTH = 224 };
+enum { MATMUL_VECTORS = 2, MATMUL_COLUMNS = MATMUL_VECTORS * LANES };
+enum { MATMUL_DEPTH = 256, MATMUL_WIDTH = 224 };
 enum { MATMUL_TOGETHER = 4 * MATMUL_COLUMNS, MATMUL_TALL = 48 };
 enum { MATMUL_ROWS = ACCUMULATORS >= 28 ? 12 : 6 };
 
@@ -73,27 +74,27 @@ static void matmul_pack(const struct matmul *m, int k0, int k1, int i, float *pa
 }
 
 /* acc[r][j] += the products of `count` terms. */
-INLINE void matmul_terms(vec acc[][PANEL_VECTORS], const float *const *a, size_t a_k,
+INLINE void matmul_terms(vec acc[][MATMUL_VECTORS], const float *const *a, size_t a_k,
                          const float *panel, size_t b_k, size_t count, const int ROWS) {
     for (size_t k = 0; k < count; k++, panel += b_k) {
-        vec b[PANEL_VECTORS];
-        UNROLL for (int j = 0; j < PANEL_VECTORS; j++) b[j] = load_once(panel + j * LANES);
+        vec b[MATMUL_VECTORS];
+        UNROLL for (int j = 0; j < MATMUL_VECTORS; j++) b[j] = load_once(panel + j * LANES);
         UNROLL for (int r = 0; r < ROWS; r++) {
             vec one = splat(a[r][k * a_k]);
-            UNROLL for (int j = 0; j < PANEL_VECTORS; j++) acc[r][j] = fused(one, b[j], acc[r][j]);
+            UNROLL for (int j = 0; j < MATMUL_VECTORS; j++) acc[r][j] = fused(one, b[j], acc[r][j]);
         }
     }
 }
 
-/* Adds terms k0 .. k1 - 1 to rows i .. i + ROWS - 1 of y, in PANEL_VECTORS vectors from `column`
+/* Adds terms k0 .. k1 - 1 to rows i .. i + ROWS - 1 of y, in MATMUL_VECTORS vectors from `column`
  * on. Where fewer rows are left, the last one is computed again. */
 INLINE void matmul_tile(const struct matmul *m, int k0, int k1, int i, int column,
                         const float *panel, size_t b_k, const float *packed, const int ROWS) {
-    vec acc[MATMUL_ROWS][PANEL_VECTORS];
-    float edge[MATMUL_ROWS][PANEL_VECTORS * LANES]; /* used in place of y if y is narrower */
+    vec acc[MATMUL_ROWS][MATMUL_VECTORS];
+    float edge[MATMUL_ROWS][MATMUL_VECTORS * LANES]; /* used in place of y if y is narrower */
     const float *a[MATMUL_ROWS];
     float *y[MATMUL_ROWS];
-    int width = m->columns - column, narrow = width < PANEL_VECTORS * LANES;
+    int width = m->columns - column, narrow = width < MATMUL_VECTORS * LANES;
     int goes_on = k0 > 0 || m->adds;
     UNROLL for (int r = 0; r < ROWS; r++) {
         size_t row = (size_t)(i + r < m->rows ? i + r : m->rows - 1);
@@ -103,7 +104,7 @@ INLINE void matmul_tile(const struct matmul *m, int k0, int k1, int i, int colum
             memset(edge[r], 0, sizeof edge[r]);
             if (goes_on) memcpy(edge[r], y[r], (size_t)width * sizeof(float));
         }
-        UNROLL for (int j = 0; j < PANEL_VECTORS; j++) {
+        UNROLL for (int j = 0; j < MATMUL_VECTORS; j++) {
             acc[r][j] = goes_on ? load((narrow ? edge[r] : y[r]) + j * LANES) : splat(0);
             __builtin_prefetch(y[r] + ROWS * m->y_i + j * LANES, 1); /* for the next tile */
         }
@@ -115,7 +116,7 @@ INLINE void matmul_tile(const struct matmul *m, int k0, int k1, int i, int colum
         matmul_terms(acc, a, m->a_k, panel, b_k, (size_t)(k1 - k0), ROWS);
     }
     UNROLL for (int r = 0; r < ROWS; r++) {
-        UNROLL for (int j = 0; j < PANEL_VECTORS; j++)
+        UNROLL for (int j = 0; j < MATMUL_VECTORS; j++)
             store((narrow ? edge[r] : y[r]) + j * LANES, acc[r][j]);
         if (narrow) memcpy(y[r], edge[r], (size_t)width * sizeof(float));
     }

@@ -38,7 +38,7 @@ struct product_columns {
 INLINE wide product_load(const struct product_columns *c, int j, const float *y, const int WHOLE) {
     float lanes[WIDE] = {0};
     if (WHOLE) return load_wide(y);
-    for (int i = 0; i * LANES < c->lanes[j]; i++)
+    ROLLED for (int i = 0; i * LANES < c->lanes[j]; i++)
         store(lanes + i * LANES, load(y + c->to[j][i]));
     return load_wide(lanes);
 }
@@ -46,8 +46,12 @@ INLINE wide product_load(const struct product_columns *c, int j, const float *y,
 INLINE void product_store(const struct product_columns *c, int j, float *y, wide v,
                           const int WHOLE) {
     float lanes[WIDE];
-    store_wide(WHOLE ? y : lanes, v);
-    for (int i = 0; !WHOLE && i * LANES < c->lanes[j]; i++)
+    if (WHOLE) {
+        store_wide(y, v);
+        return;
+    }
+    store_wide(lanes, v);
+    ROLLED for (int i = 0; i * LANES < c->lanes[j]; i++)
         store(y + c->to[j][i], load(lanes + i * LANES));
 }
 

@@ -37,11 +37,14 @@ typedef float vec_in_memory __attribute__((vector_size(VEC_LANES * 4), aligned(4
 
 #define INLINE static inline __attribute__((always_inline))
 /* A register tile is an array of fixed size. It stays in registers only if every index into it is
- * a constant, so every loop over it is unrolled completely. */
+ * a constant, so every loop over it is unrolled completely. A loop that is ROLLED is rarely run and
+ * would take long to compile. */
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
+#define ROLLED _Pragma("clang loop unroll(disable)")
 #else
 #define UNROLL _Pragma("GCC unroll 32")
+#define ROLLED _Pragma("GCC unroll 1")
 #endif
 
 #if defined(__x86_64__)
@@ -79,6 +82,7 @@ INLINE vec splat(float s) {
 }
 
 #if WIDE == 4 && !defined(__FP_FAST_FMAF)
+#define FUSED_IS_CALL 1
 typedef double two_doubles __attribute__((vector_size(16)));
 typedef int64_t two_words __attribute__((vector_size(16)));
 
@@ -98,6 +102,7 @@ static __attribute__((noinline)) vec fused(vec a, vec b, vec c) {
     return c;
 }
 #else
+#define FUSED_IS_CALL 0
 /* a * b + c, rounded once. */
 INLINE vec fused(vec a, vec b, vec c) {
 #if LANES == 16
