@@ -37,9 +37,16 @@ FOLDERS := core/device/host/kernels core/base core/base/files core/base/text cor
            app/train/compare app/train/estimate app/train/files app/report app/report/calls \
            app/report/collective app/report/chrome app/report/pictures app/report/page app/doctor \
            rpc app/cli app/cli/estimate app/cli/options app/cli/results app/cli/run
-# The instruction sets whose kernels are built. `make demo` builds only the best of this processor.
-KERNELS := avx512 avx2 generic
-NO_KERNELS := $(filter-out $(KERNELS),avx512 avx2 generic)
+# The instruction sets whose kernels are built, which takes most of the time: those of this
+# processor, as fast.c in core/device/host/kernels asks for them. A program runs on any processor,
+# with the best set that it has, and `generic` at worst. For a package give ALL_KERNELS.
+ALL_KERNELS  := avx512 avx2 generic
+NEEDS_avx512 := avx512f avx512dq avx512bw avx512vl fma
+NEEDS_avx2   := avx2 fma
+CPU_FLAGS    := $(shell grep -sm1 '^flags' /proc/cpuinfo)
+KERNELS      := $(strip $(foreach set,$(ALL_KERNELS),\
+                  $(if $(filter-out $(CPU_FLAGS),$(NEEDS_$(set))),,$(set))))
+NO_KERNELS   := $(filter-out $(KERNELS),$(ALL_KERNELS))
 LIB_C    = $(filter-out app/cli/main.c $(addprefix %_,$(NO_KERNELS:=.c)),\
            $(wildcard $(FOLDERS:=/*.c))) $(MPI_C)
 CUDA_OBJ = $(patsubst %,$(B)/%.o,$(basename $(CUDA_SOURCES)))

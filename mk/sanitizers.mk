@@ -22,8 +22,9 @@ $(foreach folder,core/base core/data core/device core/device/host core/nn core/n
                core/nn/layers core/nn/optimizer allreduce \
     allreduce/plans allreduce/host scatter_gather group/plans,$(eval OPT_$(folder) := -O1))
 # Kernels without a sanitizer come from the plain build, since compiling them takes a minute.
-PLAIN_KERNELS := $(foreach size,1 2 4 8 16,$(patsubst %,core/device/host/kernels/n$(size)_%.o,\
-                   avx2 avx512 $(if $(filter thread,$(SAN)),generic)))
+PLAIN_KERNELS := $(foreach part,n1 n2 n4 n8 n16 fast,$(patsubst %,\
+                   core/device/host/kernels/$(part)_%.o,\
+                   $(filter-out $(if $(filter thread,$(SAN)),,generic),$(KERNELS))))
 plain-kernels:
 	+@$(MAKE) --no-print-directory SAN= EMULATION= H=build B=build $(PLAIN_KERNELS:%=build/%)
 $(PLAIN_KERNELS:%=$(H)/%): $(H)/%: plain-kernels

@@ -5,18 +5,11 @@
 SUBMAKE = case "$$MAKEFLAGS" in *-j*) j= ;; *) j=-j$$(nproc) ;; esac; \
           $(MAKE) --no-print-directory $$j
 
-# The demo's build has kernels for this processor alone, because they take most of the time. What
-# `make` builds later has all of them. The sets are those that fast.c in core/device/host/kernels
-# asks for.
-NEEDS_avx512 := avx512f avx512dq avx512bw avx512vl fma
-NEEDS_avx2 := avx2 fma
-CPU_FLAGS = $(shell grep -m1 '^flags' /proc/cpuinfo)
-BEST_KERNELS = $(firstword $(foreach set,avx512 avx2,\
-                 $(if $(filter-out $(CPU_FLAGS),$(NEEDS_$(set))),,$(set))) generic)
-
+# The demo's build has only the best kernels of this processor. What `make` builds later has all that
+# it can run.
 demo:
 	@scripts/setup.sh demo
-	+@$(SUBMAKE) KERNELS=$(BEST_KERNELS) found $(B)/duet
+	+@$(SUBMAKE) KERNELS=$(firstword $(KERNELS)) found $(B)/duet
 	@$(B)/duet demo
 
 test:
