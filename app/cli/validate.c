@@ -42,6 +42,10 @@ struct held_outs {
     struct series *all; /* all published series */
     struct held_out row[MOST_ROWS];
     int count;
+    struct { /* runs that may be needed again: of a first point, of another */
+        const struct series_point *point;
+        struct modelled m;
+    } run[2];
 };
 
 struct score {
@@ -96,31 +100,40 @@ static void count(struct score *score, const double *error, const int *has) {
     }
 }
 
+/* Runs the workload of a point, unless it was the last one of its kind, and sets the clock. */
+static int run_point(struct held_outs *all, const struct series *s, const struct series_point *p,
+                     struct clock_config *clock, const struct modelled **m) {
+    int i = p != &s->point[0];
+    *m = &all->run[i].m;
+    validation_clock(s, p, clock);
+    if (all->run[i].point == p) return OK;
+    modelled_close(&all->run[i].m);
+    all->run[i].point = NULL;
+    CHECK(validation_open(&all->run[i].m, s, p, clock));
+    all->run[i].point = p;
+    return OK;
+}
+
 /* *half: N1's prediction for mixed precision; 0: the row has another precision. */
-static int model_point(const struct series *s, const struct series_point *p,
+static int model_point(struct held_outs *all, const struct series *s, const struct series_point *p,
                        struct clock_config *clock, struct clock_result *result, double *half) {
-    struct modelled m;
-    int code = validation_open(&m, s, p, clock);
+    const struct modelled *m;
     *half = 0;
-    if (!code && clock->precision == CLOCK_AMP && p->gpus == 1) {
+    CHECK(run_point(all, s, p, clock, &m));
+    if (clock->precision == CLOCK_AMP && p->gpus == 1) {
         clock->precision = CLOCK_AS_PYTORCH;
-        code = modelled_time(&m, clock, result, NULL);
+        CHECK(modelled_time(m, clock, result, NULL));
         *half = 0.5e-6 * (double)result->step_ns;
         clock->precision = CLOCK_AMP;
     }
-    if (!code) code = modelled_time(&m, clock, result, NULL);
-    modelled_close(&m);
-    return code;
+    return modelled_time(m, clock, result, NULL);
 }
 
 /* The factor on kernels that gives the series' time on one GPU. */
-static int fit_given(const struct series *s, struct clock_config *clock) {
-    const struct series_point *one = &s->point[0];
-    struct modelled m;
-    int code = validation_open(&m, s, one, clock);
-    if (!code) code = modelled_give(&m, clock, one->ms);
-    modelled_close(&m);
-    return code;
+static int fit_given(struct held_outs *all, const struct series *s, struct clock_config *clock) {
+    const struct modelled *m;
+    CHECK(run_point(all, s, &s->point[0], clock, &m));
+    return modelled_give(m, clock, s->point[0].ms);
 }
 
 static void hold_out(struct held_outs *all, const struct series *s, const struct clock_config *c,
@@ -152,10 +165,10 @@ static int hold_out_again(const struct series *s, const struct series_point *p,
         clock.given = 0;
     } else {
         if (p->role == 'f' || s->point[0].gpus > 1 || p->gpus == 1) return OK;
-        int code = fit_given(s, &clock);
+        int code = fit_given(all, s, &clock);
         if (code) return code == ERR_USAGE ? OK : code; /* the host alone takes longer */
     }
-    CHECK(model_point(s, p, &clock, result, &half));
+    CHECK(model_point(all, s, p, &clock, result, &half));
     hold_out(all, s, &clock, result, p);
     return OK;
 }
@@ -169,8 +182,8 @@ static int show_point(const struct hardware *h, const struct series *s,
     double half;
     CHECK(hardware_find_machine(h, "--validate", s->machine, &clock.machine));
     CHECK(hardware_find_gpu(h, "--validate", clock.machine->gpu, &clock.gpu));
-    if (s->point[0].role == 'g') CHECK(fit_given(s, &clock));
-    CHECK(model_point(s, p, &clock, &result, &half));
+    if (s->point[0].role == 'g') CHECK(fit_given(all, s, &clock));
+    CHECK(model_point(all, s, p, &clock, &result, &half));
     double ms = (double)result.step_ns * 1e-6,
            near = half > 0 ? half : nearest_says(all->all, s, p);
     const struct series_point *alone = at_gpus(s, 1);
@@ -309,6 +322,8 @@ static int show_all(const struct hardware *h, int commands) {
     for (int i = 0; i < SCORES; i++)
         show_score(scored[i].name, &scores[i]);
     if (!code) show_trust(all);
+    for (int i = 0; all && i < 2; i++)
+        modelled_close(&all->run[i].m);
     if (all) free(all->all);
     free(all);
     return code;

@@ -36,6 +36,10 @@ static int is_split(const struct series *s, const struct series_point *p) {
 }
 
 /* How many of the point's GPUs are in one machine. */
+static int of_one_machine(const struct series_point *p, const struct machine *machine) {
+    return p->gpus < machine->gpus ? p->gpus : machine->gpus;
+}
+
 static void set_run(struct run_config *c, const struct series *s, const struct series_point *p,
                     const struct machine *machine) {
     int alone = s->way == SERIES_DP_FORWARD || s->way == SERIES_DP,
@@ -46,7 +50,7 @@ static void set_run(struct run_config *c, const struct series *s, const struct s
     set_model(c, s);
     snprintf(c->data.name, sizeof c->data.name, "random");
     c->data.samples = 1 << 20;
-    c->devices = p->gpus < machine->gpus ? p->gpus : machine->gpus;
+    c->devices = of_one_machine(p, machine);
     /* if one GPU's batch is split, the last GPU may get less */
     c->batch_size = is_split(s, p) ? s->point[0].batch : p->batch * c->devices;
     /* measured times on one GPU come from a program for one GPU */
@@ -59,15 +63,20 @@ static void set_run(struct run_config *c, const struct series *s, const struct s
     c->data.no_pin_memory = alone;                  /* the copy is part of the measured step */
 }
 
+void validation_clock(const struct series *s, const struct series_point *p,
+                      struct clock_config *clock) {
+    clock->nodes = (double)p->gpus / of_one_machine(p, clock->machine); /* identical nodes */
+    clock->last_phase = last_phase(s->way);
+    clock->precision = s->precision;
+    clock->what_if = what_if_none();
+}
+
 int validation_open(struct modelled *m, const struct series *s, const struct series_point *p,
                     struct clock_config *clock) {
     struct run_config c;
     memset(m, 0, sizeof *m); /* the caller closes it even after an error */
     set_run(&c, s, p, clock->machine);
-    clock->nodes = (double)p->gpus / c.devices; /* identical nodes */
-    clock->last_phase = last_phase(s->way);
-    clock->precision = s->precision;
-    clock->what_if = what_if_none();
+    validation_clock(s, p, clock);
     CHECK(run_config_check(&c));
     return modelled_open(m, &c);
 }

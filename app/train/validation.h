@@ -7,8 +7,11 @@
 #include "clock/validation.h"
 #include "train/estimate/modelled.h"
 
-/* Runs the workload of the point on one node, and sets everything that the clock needs except the
- * GPU and the machine. Call modelled_close even after an error. */
+/* Sets everything that the clock needs for the point except the GPU and the machine. */
+void validation_clock(const struct series *series, const struct series_point *point,
+                      struct clock_config *clock);
+
+/* The same, and runs the point's workload on one node. Call modelled_close even after an error. */
 int validation_open(struct modelled *m, const struct series *series,
                     const struct series_point *point, struct clock_config *clock);
 
