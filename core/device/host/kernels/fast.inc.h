@@ -8,8 +8,11 @@
 #include "device/host/kernels/elementwise.inc.h"
 #include "device/host/kernels/softmax_rows.inc.h"
 
-extern host_kernel *const KERNELS_OF(16)[OP_COUNT], *const KERNELS_OF(8)[OP_COUNT],
-    *const KERNELS_OF(4)[OP_COUNT], *const KERNELS_OF(2)[OP_COUNT], *const KERNELS_OF(1)[OP_COUNT];
+extern host_kernel *const KERNELS_OF(16)[OP_COUNT];
+extern host_kernel *const KERNELS_OF(8)[OP_COUNT];
+extern host_kernel *const KERNELS_OF(4)[OP_COUNT];
+extern host_kernel *const KERNELS_OF(2)[OP_COUNT];
+extern host_kernel *const KERNELS_OF(1)[OP_COUNT];
 
 #define OF_ANY_GROUP(NAME, name, plain)                \
     static void fast_##name(const struct op_args *a) { \
