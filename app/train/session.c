@@ -14,7 +14,6 @@
 #include "train/compare/bits.h"
 #include "train/files/resume.h"
 #include "train/shared_data.h"
-#include "train/spread.h"
 
 /* Sanitizer builds (SAN=...) check that the operands of each op are in the memory of its own
  * device, and fill new memory with NaN. */
@@ -262,22 +261,6 @@ static void describe_session(struct session *s) {
     bits_order_text(c, r->sum_order);
 }
 
-struct ddp_config session_ddp_config(const struct session *s) {
-    struct ddp_config ddp = ddp_config_default();
-    ddp.bucket_cap_mb = s->config->ddp.bucket_cap_mb;
-    ddp.find_unused = s->config->ddp.find_unused;
-    ddp.order = s->ready_order;
-    return ddp;
-}
-
-int session_open_sums(struct session *s) {
-    struct ddp_config ddp = session_ddp_config(s);
-    ddp.algorithm = bits_order(s->config);
-    if (ddp.algorithm == ALLREDUCE_AUTO) return OK;
-    return sums_init(&s->sums, &ddp, s->config->devices, s->replicas[0]->params,
-                     s->replicas[0]->tape);
-}
-
 int session_open(struct session *s, const struct run_config *config, struct comm *comm,
                  struct run_record *record) {
     static const struct strategy *const strategies[MODE_COUNT] = {&strategy_single, &strategy_dp,
@@ -296,7 +279,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->record = record;
     s->output_device = config->mode == MODE_DP ? config->dp.output_device : 0;
     CHECK(open_data_and_model(s));
-    CHECK(spread_same_data(comm, &s->train_set));
+    CHECK(shared_data_agree(comm, &s->train_set));
     CHECK(open_values(s));
     CHECK(open_devices(s, kind, physical));
     if (*config->files.resume) CHECK(resume_check(s));

@@ -10,6 +10,7 @@
 #include "models/replica.h"
 #include "trace/record.h"
 #include "trace/step_times.h"
+#include "train/compare/bits.h"
 #include "train/run.h"
 
 /* The number of passes whose losses and hashes stay in device memory until the host reads them,
@@ -82,11 +83,6 @@ int session_open(struct session *s, const struct run_config *config, struct comm
                  struct run_record *record);
 int session_close(struct session *s);
 
-/* The first returns the settings that determine buckets. The second makes s->sums around
- * replicas[0], for the order in which single and dp add; for the fold order it does nothing. */
-struct ddp_config session_ddp_config(const struct session *s);
-int session_open_sums(struct session *s);
-
 /* Called after a failure. Returns 1 if a trial of P2P hangs (device_is_stuck), or if this process
  * is alone and one of its GPUs does not finish its work. Freeing memory on that GPU would wait
  * without a deadline, so everything stays until the process ends. Keeps the error. In a job of
@@ -133,6 +129,25 @@ static inline struct replica_config session_replica_config(const struct session 
                                    .optimizer = 1,
                                    .update = run_optimizer(s->config),
                                    .blocking_copies = s->config->data.no_pin_memory};
+}
+
+/* The settings that determine buckets. */
+static inline struct ddp_config session_ddp_config(const struct session *s) {
+    struct ddp_config ddp = ddp_config_default();
+    ddp.bucket_cap_mb = s->config->ddp.bucket_cap_mb;
+    ddp.find_unused = s->config->ddp.find_unused;
+    ddp.order = s->ready_order;
+    return ddp;
+}
+
+/* Makes s->sums around replicas[0], for the order in which single and dp add. For the fold order it
+ * does nothing. */
+static inline int session_open_sums(struct session *s) {
+    struct ddp_config ddp = session_ddp_config(s);
+    ddp.algorithm = bits_order(s->config);
+    if (ddp.algorithm == ALLREDUCE_AUTO) return OK;
+    return sums_init(&s->sums, &ddp, s->config->devices, s->replicas[0]->params,
+                     s->replicas[0]->tape);
 }
 
 /* ---- measure.c: the record of each device ---- */

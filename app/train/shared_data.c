@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "data/shared_dataset.h"
+#include "train/files/settings.h"
 
 static int read_set(const struct run_config *c, struct dataset *set, int train) {
     struct dataset_config config = run_dataset(c);
@@ -46,4 +47,18 @@ void shared_data_close(struct run_config *config) {
 int run_open_set(const struct run_config *config, struct dataset *set, int train) {
     int fd = config->data.fd[train ? 0 : 1];
     return fd ? dataset_map(set, fd) : read_set(config, set, train);
+}
+
+int shared_data_agree(struct comm *comm, const struct dataset *set) {
+    uint64_t mine, all[MAX_DEVICES];
+    if (!comm_is_spread(comm)) return OK;
+    mine = settings_fingerprint(set) ^ (uint64_t)set->count;
+    CHECK(comm_gather(comm, &mine, sizeof mine, all));
+    for (int r = 1; r < comm_world_size(comm); r++)
+        if (all[r] != all[0])
+            return fail(ERR_USAGE,
+                        "data: rank %d on %s reads different data from rank 0 on %s: copy the same "
+                        "files to all machines",
+                        r, comm_machine(comm, r), comm_machine(comm, 0));
+    return OK;
 }

@@ -2,6 +2,7 @@
 #ifndef TRAIN_SHARED_DATA_H
 #define TRAIN_SHARED_DATA_H
 
+#include "comm/comm.h"
 #include "data/dataset.h"
 #include "train/run.h"
 
@@ -14,5 +15,8 @@ void shared_data_close(struct run_config *config);
 /* Opens the training part (train 1) or the test part as config says: from its memory file, or
  * without one from the disk. */
 int run_open_set(const struct run_config *config, struct dataset *set, int train);
+
+/* Collective: compares the files that each machine has read. ERR_USAGE: some files differ. */
+int shared_data_agree(struct comm *comm, const struct dataset *set);
 
 #endif

@@ -15,7 +15,6 @@
 #include "comm/environment.h"
 #include "group/group.h"
 #include "train/compare/bits.h"
-#include "train/files/settings.h"
 #include "train/trainer.h"
 
 int spread_begin(struct run_config *config) {
@@ -64,20 +63,6 @@ int spread_check(struct run_config *config, enum spread_command command) {
                     "give --devices and --nodes");
     if (command == SPREAD_COMPARE) CHECK(check_compare(config));
     config->quiet |= config->spread > 1;
-    return OK;
-}
-
-int spread_same_data(struct comm *comm, const struct dataset *set) {
-    uint64_t mine, all[MAX_DEVICES];
-    if (!comm_is_spread(comm)) return OK;
-    mine = settings_fingerprint(set) ^ (uint64_t)set->count;
-    CHECK(comm_gather(comm, &mine, sizeof mine, all));
-    for (int r = 1; r < comm_world_size(comm); r++)
-        if (all[r] != all[0])
-            return fail(ERR_USAGE,
-                        "data: rank %d on %s reads different data from rank 0 on %s: copy the same "
-                        "files to all machines",
-                        r, comm_machine(comm, r), comm_machine(comm, 0));
     return OK;
 }
 

@@ -4,8 +4,6 @@
 #define TRAIN_SPREAD_H
 
 #include "base/error.h"
-#include "comm/comm.h"
-#include "data/dataset.h"
 #include "trace/record.h"
 #include "train/run.h"
 
@@ -21,8 +19,5 @@ int spread_check(struct run_config *config, enum spread_command command);
  * that stopped the run after a step, or 0; the run still succeeds. */
 int spread_run(const struct run_config *config, struct run_record *record,
                struct failures *unwritten, int *signal);
-
-/* Collective: compares the files that each machine has read. ERR_USAGE: some files differ. */
-int spread_same_data(struct comm *comm, const struct dataset *set);
 
 #endif

@@ -165,8 +165,7 @@ static int losses_in_forward(struct dp_strategy *d) {
 
 /* ---- a step ---- */
 
-static int dp_strategy_step(struct session *s, const struct step_block *step,
-                            const struct batch *batch) {
+int dp_strategy_step(struct session *s, const struct step_block *step, const struct batch *batch) {
     struct dp_strategy *d = s->state;
     duet_var *loss;
     if (!step->add_grads) CHECK(sums_begin_update(&s->sums));
@@ -181,8 +180,8 @@ static int dp_strategy_step(struct session *s, const struct step_block *step,
     return step->more_passes ? OK : replica_update(&d->replica[0]);
 }
 
-static int dp_strategy_evaluate(struct session *s, const struct step_block *step,
-                                const struct batch *batch) {
+int dp_strategy_evaluate(struct session *s, const struct step_block *step,
+                         const struct batch *batch) {
     struct dp_strategy *d = s->state;
     duet_var *loss;
     CHECK(begin(d, step, batch, 0));
@@ -193,7 +192,7 @@ static int dp_strategy_evaluate(struct session *s, const struct step_block *step
 }
 
 /* The end of the proof: parameters are replicated once more. */
-static int dp_strategy_hash_values(struct session *s, const struct step_block *step) {
+int dp_strategy_hash_values(struct session *s, const struct step_block *step) {
     struct dp_strategy *d = s->state;
     CHECK(begin_row(d, step, 1));
     CHECK(replica_write_other(&d->replica[0], step, PHASE_PROOF));
@@ -201,13 +200,6 @@ static int dp_strategy_hash_values(struct session *s, const struct step_block *s
     return dp_on_all_devices(&d->model->dp, PHASE_PROOF, hash_on);
 }
 
-static struct span_log *dp_strategy_waits(struct session *s) {
+struct span_log *dp_strategy_waits(struct session *s) {
     return &((struct dp_strategy *)s->state)->model->dp.waits;
 }
-
-const struct strategy strategy_dp = {.open = dp_strategy_open,
-                                     .step = dp_strategy_step,
-                                     .evaluate = dp_strategy_evaluate,
-                                     .hash_values = dp_strategy_hash_values,
-                                     .close = dp_strategy_close,
-                                     .waits = dp_strategy_waits};

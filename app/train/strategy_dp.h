@@ -1,5 +1,5 @@
-/* Shared by the two files of the strategy DataParallel: strategy_dp.c has the step, and
- * strategy_dp_open.c opens and closes. */
+/* Shared by the two files of the strategy DataParallel: strategy_dp_open.c has its table, opens and
+ * closes; strategy_dp.c has the step. */
 #ifndef TRAIN_STRATEGY_DP_H
 #define TRAIN_STRATEGY_DP_H
 
@@ -29,9 +29,12 @@ int dp_strategy_begin_on(void *strategy, int r);
 duet_var *dp_strategy_forward(duet_tape *t, duet_var *x, void *strategy);
 duet_var *dp_strategy_loss(duet_tape *t, duet_var *y, const duet_tensor *labels, void *strategy);
 
-/* ---- strategy_dp_open.c: of struct strategy ---- */
+/* ---- strategy_dp.c: of struct strategy ---- */
 
-int dp_strategy_open(struct session *s);
-int dp_strategy_close(struct session *s);
+int dp_strategy_step(struct session *s, const struct step_block *step, const struct batch *batch);
+int dp_strategy_evaluate(struct session *s, const struct step_block *step,
+                         const struct batch *batch);
+int dp_strategy_hash_values(struct session *s, const struct step_block *step);
+struct span_log *dp_strategy_waits(struct session *s);
 
 #endif

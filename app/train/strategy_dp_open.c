@@ -1,4 +1,5 @@
-/* Opens and closes DataParallel's strategy: replicas, the model around them, and shared memory. */
+/* Opens and closes DataParallel's strategy: replicas, the model around them, and shared memory.
+ * strategy_dp.c has its step. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -95,7 +96,7 @@ static int init_loss(struct dp_strategy *d, const struct session *s) {
     return OK;
 }
 
-int dp_strategy_open(struct session *s) {
+static int dp_strategy_open(struct session *s) {
     CHECK(run_check_sync_bn(s->config));
     struct dp_strategy *d = s->state = calloc(1, sizeof *d);
     if (!d) return fail(ERR_MEMORY, "DataParallel: out of host memory");
@@ -113,7 +114,7 @@ int dp_strategy_open(struct session *s) {
     return OK;
 }
 
-int dp_strategy_close(struct session *s) {
+static int dp_strategy_close(struct session *s) {
     struct dp_strategy *d = s->state;
     if (!d) return 1;
     if (!data_parallel_close(d->model)) return 0;
@@ -124,3 +125,10 @@ int dp_strategy_close(struct session *s) {
     free(d);
     return 1;
 }
+
+const struct strategy strategy_dp = {.open = dp_strategy_open,
+                                     .step = dp_strategy_step,
+                                     .evaluate = dp_strategy_evaluate,
+                                     .hash_values = dp_strategy_hash_values,
+                                     .close = dp_strategy_close,
+                                     .waits = dp_strategy_waits};
