@@ -1,6 +1,6 @@
-/* duet_command finds the subcommand and returns its status as the exit status. This file also has
- * the table of subcommands. Each process of a job is this program, started again with the word
- * `job`. Its main calls duet_command again, so it passes the same model of its own. */
+/* duet_command finds the subcommand in its table and returns its status as the exit status. Each
+ * process of a job is this program, started again with the word `job`. Its main calls duet_command
+ * again, so it passes the same model of its own. */
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,38 +14,18 @@
 #include "base/text/nearest.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
-#include "cli/options/run_options.h"
 #include "comm/comm.h"
 #include "comm/environment.h"
 #include "group/group.h"
 #include "models/model_file.h"
 #include "train/job.h"
 
-static const struct {
-    const char *name, *help;
-    subcommand *run;
-} commands[] = {
-#define SUBCOMMAND_ROW(name, help) {#name, help, command_##name},
-    SUBCOMMANDS(SUBCOMMAND_ROW)
-#undef SUBCOMMAND_ROW
+static subcommand *const functions[] = {
+#define SUBCOMMAND_FUNCTION(name, help) command_##name,
+    SUBCOMMANDS(SUBCOMMAND_FUNCTION)
+#undef SUBCOMMAND_FUNCTION
 };
-enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
-
-const char *command_name(int i) {
-    return i < COMMAND_COUNT ? commands[i].name : NULL;
-}
-
-const char *command_help(int i) {
-    return i < COMMAND_COUNT ? commands[i].help : NULL;
-}
-
-void command_usage(const struct options *options, const struct duet_model *own) {
-    int i = 0;
-    while (strcmp(commands[i].name, options->command))
-        i++;
-    printf("usage: %s %s [options]\n\n%s\n\n", program_name(), commands[i].name, commands[i].help);
-    run_options_help(options, own);
-}
+enum { COMMAND_COUNT = sizeof functions / sizeof *functions };
 
 static int help(const struct duet_model *own) {
     if (own)
@@ -55,7 +35,7 @@ static int help(const struct duet_model *own) {
     printf("DataParallel and DistributedDataParallel\n\nusage: %s COMMAND [options]\n\n",
            program_name());
     for (int i = 0; i < COMMAND_COUNT; i++)
-        printf("  %-10s %s\n", commands[i].name, commands[i].help);
+        printf("  %-10s %s\n", command_rows[i].name, command_rows[i].help);
     printf("\n");
     say(stdout, "duet COMMAND --help shows the most used options of a command, and\n"
                 "duet COMMAND --help --details all of them; duet manual man puts everything on\n"
@@ -77,7 +57,7 @@ static int flushed(int status) {
 static int unknown_command(const char *word) {
     const char *known[COMMAND_COUNT];
     for (int i = 0; i < COMMAND_COUNT; i++)
-        known[i] = commands[i].name;
+        known[i] = command_rows[i].name;
     const char *nearest = nearest_word(word, known, COMMAND_COUNT);
     if (nearest) return fail(ERR_USAGE, "unknown command: %s: did you mean %s?", word, nearest);
     return fail(ERR_USAGE, "unknown command: %s: see duet --help", word);
@@ -152,8 +132,8 @@ static int check_not_a_rank(const char *command) {
 
 static int run_command(int argc, char **argv, const struct duet_model *own) {
     for (int i = 0; i < COMMAND_COUNT; i++)
-        if (!strcmp(commands[i].name, argv[1]))
-            return flushed(commands[i].run(argc - 2, argv + 2, own));
+        if (!strcmp(command_rows[i].name, argv[1]))
+            return flushed(functions[i](argc - 2, argv + 2, own));
     return report_error(unknown_command(argv[1]));
 }
 

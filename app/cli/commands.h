@@ -31,14 +31,12 @@ typedef int subcommand(int argc, char **argv, const struct duet_model *own);
 SUBCOMMANDS(SUBCOMMAND)
 #undef SUBCOMMAND
 
-/* Prints the --help of a command with the options of runs: its usage, its purpose and its options
- * (run_options_help). */
+/* Prints the --help of a command with the options of runs: usage, purpose, run_options_help. */
 struct options;
 void command_usage(const struct options *options, const struct duet_model *own);
 
-/* The subcommands in that order; NULL after the last. */
-const char *command_name(int i);
-const char *command_help(int i);
+/* The subcommands in that order; the row after the last has no name. */
+extern const struct command_row { const char *name, *help; } command_rows[];
 
 /* `duet lesson`: prints the modelled speed-up of LeNet, ResNet-50 and BERT-base on 1, 2 and 4
  * V100s. brief 1: only on 4, as at the end of `duet demo`. Nothing runs. */

@@ -50,14 +50,14 @@ static const struct {
 enum { STATUSES = sizeof statuses / sizeof *statuses };
 
 static void man_page(void) {
-    const char *name = program_name(), *help;
+    const char *name = program_name();
     printf(".TH \"%s\" 1 \"\" \"Duet %s\" \"User Commands\"\n.SH NAME\n%s \\- ", name, DUET_VERSION,
            name);
     roff("one model, two ways to train it on several devices: DataParallel and "
          "DistributedDataParallel");
     printf("\n.SH SYNOPSIS\n.B %s\n.I COMMAND\n[\\fIoptions\\fR]\n.SH COMMANDS\n", name);
-    for (int i = 0; (help = command_help(i)); i++)
-        paragraph(command_name(i), NULL, help);
+    for (const struct command_row *row = command_rows; row->name; row++)
+        paragraph(row->name, NULL, row->help);
     printf(".PP\n");
     roff("train, compare, profile, demo, scale and estimate take the options below. An option that "
          "would have no effect is refused. The options of the other commands are in");
@@ -120,8 +120,8 @@ static void bash_completion(void) {
            "  COMPREPLY=()\n"
            "  if ((COMP_CWORD == 1)); then\n    words=\"",
            name, name, name);
-    for (int i = 0; command_help(i); i++)
-        printf("%s ", command_name(i));
+    for (const struct command_row *row = command_rows; row->name; row++)
+        printf("%s ", row->name);
     printf("\"\n  elif [[ ${COMP_WORDS[1]} == run ]]; then\n");
     complete_run();
     printf("  else\n    case $before in\n");

@@ -140,8 +140,7 @@ static inline struct ddp_config session_ddp_config(const struct session *s) {
     return ddp;
 }
 
-/* Makes s->sums around replicas[0], for the order in which single and dp add. For the fold order it
- * does nothing. */
+/* Makes s->sums around replicas[0], unless single and dp add in the fold order. */
 static inline int session_open_sums(struct session *s) {
     struct ddp_config ddp = session_ddp_config(s);
     ddp.algorithm = bits_order(s->config);
