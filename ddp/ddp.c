@@ -249,12 +249,12 @@ int ddp_enter(void *context, int32_t step, int opens, int reduces) {
     int sync = ddp->sync_buffers || ddp->config.buffers_each_pass;
     ddp->sync_buffers = reduces;
     if (opens) {
-        CHECK(ddp_ended(ddp, program_check_join(ddp)));
+        CHECK(ddp_ended(ddp, ddp_check_join(ddp)));
         CHECK(ddp_begin(ddp, step < 0 ? ddp->step + 1 : step));
-        program_show_gradients(ddp->owner);
+        params_show_gradients(ddp->owner);
     }
     if (!sync) return OK;
-    if (opens && ddp->config.join && ddp->group) return program_join_buffers(ddp);
+    if (opens && ddp->config.join && ddp->group) return ddp_ended(ddp, ddp_join_buffers(ddp));
     return ddp_broadcast_buffers(ddp, step < 0 ? ddp->step : step);
 }
 

@@ -43,33 +43,12 @@ int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *con
  * Shadows do not update their parameters here, since the optimizer is the program's. So after the
  * last step all ranks get the parameters and buffers of a rank that took part in it. */
 
-int program_check_join(const struct duet_ddp *d) {
-    if (!d->config.join || !d->owner->sync || d->config.join == DUET_JOIN_THROW) return OK;
-    return fail(ERR_USAGE, "join: a rank without batches cannot take part in SyncBatchNorm's "
-                           "forward: give DUET_JOIN_THROW");
-}
-
-/* Device memory of `bytes`, a multiple of 4, the same on all ranks. Its numbers fit into an int:
- * param_set_init and buffer_set_init refuse more. */
-static int broadcast_from(struct duet_ddp *d, void *data, size_t bytes, int root) {
-    const int count = (int)(bytes / sizeof(float));
-    struct duet_tensor all = {
-        .device = d->device, .t = tensor_plain(data, DTYPE_F32, 1, &count), .borrowed = 1};
-    return count ? duet_broadcast(d->hooks.group, &all, root, NULL) : OK;
-}
-
-int program_join_buffers(struct duet_ddp *d) {
-    struct buffer_set *set = &d->owner->buffers;
-    if (d->config.own_buffers) return OK;
-    return ddp_ended(d, broadcast_from(d, set->arena, set->bytes, d->source));
-}
-
 static int program_shadows(void *context) {
     struct duet_ddp *d = context;
     int sync = d->sync_buffers;
-    program_show_gradients(d->owner);
+    params_show_gradients(d->owner);
     d->sync_buffers = 1;
-    return sync ? program_join_buffers(d) : OK;
+    return sync ? ddp_join_buffers(d) : OK;
 }
 
 /* One step of the others. *active 0: nobody has batches, and nothing was done. */
@@ -79,13 +58,12 @@ static int shadow_one(struct duet_ddp *d, int *active) {
 }
 
 static int join(struct duet_ddp *d) {
-    struct param_set *set = d->params;
     int active;
     do
         CHECK(shadow_one(d, &active));
     while (active);
-    CHECK(broadcast_from(d, set->values, set->arena_count * sizeof(float), d->source));
-    return program_join_buffers(d);
+    CHECK(ddp_join_values(d));
+    return ddp_join_buffers(d);
 }
 
 int duet_ddp_join(duet_ddp *d) {

@@ -1,7 +1,7 @@
 /* If a step may leave out parameters or ranks, the ranks meet on the host in every step. They tell
  * each other which ranks have input (join), and which parameters each rank used (find_unused). A
  * rank that waits on the host must not hold work in its streams that a peer needs, so it first
- * waits for its streams. */
+ * waits for its streams. With join, values come from the last rank that had input. */
 #include <string.h>
 
 #include "base/error.h"
@@ -32,6 +32,31 @@ int ddp_count_active(struct duet_ddp *ddp, int mine, int *active) {
     if (ddp->config.join == DUET_JOIN_ACTIVE && ddp->config.divide && *active)
         ddp->scale = 1.0f / (float)*active;
     return OK;
+}
+
+int ddp_check_join(const struct duet_ddp *ddp) {
+    if (!ddp->config.join || !ddp->owner->sync || ddp->config.join == DUET_JOIN_THROW) return OK;
+    return fail(ERR_USAGE, "join: a rank without batches cannot take part in SyncBatchNorm's "
+                           "forward: give DUET_JOIN_THROW");
+}
+
+/* Device memory of `bytes`, a multiple of 4, the same on all ranks. Its numbers fit into an int:
+ * param_set_init and buffer_set_init refuse more. */
+static int broadcast_from_source(struct duet_ddp *ddp, void *data, size_t bytes) {
+    const int count = (int)(bytes / sizeof(float));
+    struct duet_tensor all = {
+        .device = ddp->device, .t = tensor_plain(data, DTYPE_F32, 1, &count), .borrowed = 1};
+    return count ? duet_broadcast(ddp->hooks.group, &all, ddp->source, NULL) : OK;
+}
+
+int ddp_join_values(struct duet_ddp *ddp) {
+    const struct param_set *set = ddp->params;
+    return broadcast_from_source(ddp, set->values, set->arena_count * sizeof(float));
+}
+
+int ddp_join_buffers(struct duet_ddp *ddp) {
+    const struct buffer_set *set = &ddp->owner->buffers;
+    return ddp->config.own_buffers ? OK : broadcast_from_source(ddp, set->arena, set->bytes);
 }
 
 /* A parameter that any rank used is updated on all, from the sum in which the others' parts are

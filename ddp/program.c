@@ -8,13 +8,6 @@
 #include "group/call_trace.h"
 #include "group/group.h"
 
-/* duet_params_grad returns the gradients at their current addresses; the second step moves them. */
-void program_show_gradients(struct duet_params *params) {
-    struct param_set *set = &params->set;
-    for (int i = 0; i < set->count; i++)
-        params->views[set->count + i].t = set->param[i].grad;
-}
-
 /* ---- its life ---- */
 
 static int config_of(const struct duet_ddp_options *options, struct ddp_config *config) {
@@ -49,7 +42,7 @@ static int agree(struct group *group, struct comm *comm, const struct ddp_config
 static int attach(struct duet_ddp *d) {
     if (call_trace_of(d->group) && device_config(d->device)->kind != DEVICE_CUDA)
         stream_spans(device_comm(d->device))->on = 1;
-    program_show_gradients(d->owner);
+    params_show_gradients(d->owner);
     d->sync_buffers = 1;
     return ddp_broadcast_buffers(d, -1);
 }

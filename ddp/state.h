@@ -75,18 +75,12 @@ int ddp_agree_on_used(struct duet_ddp *ddp);
  * 1 if this rank has. */
 int ddp_count_active(struct duet_ddp *ddp, int mine, int *active);
 
-/* ---- join.c ---- */
-
-/* Collective, for a program with join: all ranks get the buffers of the highest rank that has
- * batches, not rank 0's. */
-int program_join_buffers(struct duet_ddp *ddp);
-
 /* ERR_USAGE: these parameters do not allow a rank to shadow others. */
-int program_check_join(const struct duet_ddp *ddp);
+int ddp_check_join(const struct duet_ddp *ddp);
 
-/* ---- program.c ---- */
-
-/* Makes duet_params_grad return the gradients at their current addresses. */
-void program_show_gradients(struct duet_params *params);
+/* Collective, for a program with join: all ranks get the parameters or the buffers of the highest
+ * rank that had batches, not rank 0's. */
+int ddp_join_values(struct duet_ddp *ddp);
+int ddp_join_buffers(struct duet_ddp *ddp);
 
 #endif

@@ -52,6 +52,11 @@ void params_show(struct duet_params *p) {
     }
 }
 
+void params_show_gradients(struct duet_params *p) {
+    for (int i = 0; i < p->set.count; i++)
+        p->views[p->set.count + i].t = p->set.param[i].grad;
+}
+
 static int build(struct duet_params *p, struct device *device, const struct param_spec *specs,
                  int count, float *const *values, int segments) {
     CHECK(copy_specs(&p->specs, specs, count));

@@ -120,8 +120,9 @@ int params_create(duet_params **out, struct device *device, const struct param_s
                   int count, float *const *values, int segments);
 int params_register(duet_params *params, const struct buffer_spec *specs, int count);
 
-/* Points the views to where values and gradients are now. */
+/* Points the views to where values and gradients are now. The second: gradients alone. */
 void params_show(struct duet_params *params);
+void params_show_gradients(struct duet_params *params);
 
 /* ERR_USAGE: a file with a parameter, buffer or layer of this name could not be written or read
  * back. The message begins with `what`. */
