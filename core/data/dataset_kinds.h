@@ -1,4 +1,4 @@
-/* The kinds of data sets that data/dataset.c opens. Only data/ includes this file. */
+/* The kinds of data sets that data/dataset_list.c opens. Only data/ includes this file. */
 #ifndef DATA_DATASET_KINDS_H
 #define DATA_DATASET_KINDS_H
 
@@ -8,6 +8,12 @@
  * shape of the training images from their file's header; zeros if it cannot. */
 int dataset_files(struct dataset *set, const struct dataset_config *config, int train);
 struct sample_shape dataset_files_shape(const struct dataset_config *config);
+
+/* The same for "synthetic" and "random", and dataset_check. The last returns a set with the sizes of
+ * such a part, but without arrays. */
+int dataset_made(struct dataset *set, const struct dataset_config *config, int train);
+int dataset_made_check(const struct dataset_config *config);
+struct dataset dataset_made_sizes(const struct dataset_config *config, int train);
 
 /* Opens the training part or the test part of the file c->name; dataset_tensors.c describes it.
  * c->shape applies if a sample in the file has as many numbers. ERR_FAILED: the file cannot be

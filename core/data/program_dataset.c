@@ -1,4 +1,5 @@
-/* Data sets for programs: those that Duet knows by name, and a program's own arrays or function. */
+/* Data sets of programs: their own arrays, or a function. data/dataset_list.c opens those that Duet
+ * knows by name. */
 #include "data/program_dataset.h"
 
 #include <stdlib.h>
@@ -6,23 +7,6 @@
 
 #include "base/error.h"
 #include "data/dataset_kinds.h"
-
-int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train) {
-    CHECK_OUT(out);
-    if (!name)
-        return fail(
-            ERR_USAGE,
-            "data set: the name is NULL: expected fashion-mnist, mnist, synthetic or random");
-    struct duet_dataset *set = calloc(1, sizeof *set);
-    if (!set) return fail(ERR_MEMORY, "data set %s: out of host memory", name);
-    set->rank = 3;
-    int code = dataset_open(&set->set, name, folder, train);
-    if (code)
-        duet_dataset_free(set);
-    else
-        *out = set;
-    return code;
-}
 
 void duet_dataset_free(duet_dataset *set) {
     if (!set) return;
