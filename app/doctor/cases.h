@@ -8,7 +8,8 @@
  * ops_judge.c defines the allowed difference. A case's operands are PLAIN tensors in host memory.
  *
  * An op's row in op_table.c says which operands it takes and how their shapes relate. So a list of
- * cases has only the sizes for the symbols in that row, and cases.c makes the operands:
+ * cases has only the sizes for the symbols in that row, case.c makes the operands, and cases.c runs
+ * through the lists:
  *
  *     cases_elements.c   elementwise ops, optimizers, logs
  *     cases_rows.c       losses, normalisations, recurrent layers, attention
@@ -91,6 +92,9 @@ extern const struct case_list element_cases[], row_cases[], product_cases[], mov
 /* Makes a tensor whose shape is given in symbols, filled as `data` says. ERR_MEMORY. */
 int case_tensor(struct op_case *c, enum dtype dtype, const char *shape, char data,
                 struct tensor *t);
+
+/* Makes the operands of a case whose sizes are known. */
+int case_make(struct op_case *c);
 
 /* Makes the matching case of `forward`, and runs the reference on it. */
 int case_forward(const struct op_case *c, enum op forward, struct op_case *f);

@@ -9,8 +9,8 @@
 int dataset_files(struct dataset *set, const struct dataset_config *config, int train);
 struct sample_shape dataset_files_shape(const struct dataset_config *config);
 
-/* The same for "synthetic" and "random", and dataset_check. The last returns a set with the sizes of
- * such a part, but without arrays. */
+/* The same for "synthetic" and "random", and dataset_check. The last one returns a set with the
+ * sizes of such a part, but without arrays. */
 int dataset_made(struct dataset *set, const struct dataset_config *config, int train);
 int dataset_made_check(const struct dataset_config *config);
 struct dataset dataset_made_sizes(const struct dataset_config *config, int train);

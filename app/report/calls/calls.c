@@ -41,29 +41,6 @@ struct group {
 
 /* ---- the file of a rank ---- */
 
-int calls_refuse(const char *path, const char *what) {
-    return fail(ERR_FAILED,
-                "%s: %s: give files of DUET_TRACE, or one file of duet_devices_timeline", path,
-                what);
-}
-
-const char *json_word(const struct json *object, const char *key) {
-    const struct json *item = json_find(object, key);
-    return item && item->kind == JSON_STRING ? item->string : "";
-}
-
-double json_value(const struct json *object, const char *key) {
-    const struct json *item = json_find(object, key);
-    return item && item->kind == JSON_NUMBER ? item->number : NAN;
-}
-
-int event_times(const struct json *event, double *start, double *end) {
-    double took = json_value(event, "dur") * 1e3;
-    *start = json_value(event, "ts") * 1e3;
-    *end = *start + took;
-    return *start >= 0 && took >= 0 && *end < 1e18;
-}
-
 /* Sends and receives are left out: nobody else waits for them. */
 static int read_calls(struct group *g, const char *path, int rank, const struct json *events) {
     double begun = 0;

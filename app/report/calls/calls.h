@@ -31,9 +31,9 @@ int calls_report(FILE *out, int width, char **files, int count);
 /* Prints a lane of letters for each device of this file, its busy time, and the bubble. */
 int timeline_print(FILE *out, const char *path, const struct json *root);
 
-int calls_refuse(const char *path, const char *what);              /* ERR_FAILED */
-const char *json_word(const struct json *object, const char *key); /* "": no such string */
-double json_value(const struct json *object, const char *key);     /* NaN: no such number */
+/* ---- timeline.c, for calls.c as well ---- */
+
+int calls_refuse(const char *path, const char *what); /* ERR_FAILED */
 
 /* Reads an event's start and end in ns. Returns 0 if it has none. */
 int event_times(const struct json *event, double *start, double *end);

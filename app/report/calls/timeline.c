@@ -16,6 +16,19 @@ struct timeline {
     char lane[MAX_DEVICES][COLUMNS + 1];
 };
 
+int calls_refuse(const char *path, const char *what) {
+    return fail(ERR_FAILED,
+                "%s: %s: give files of DUET_TRACE, or one file of duet_devices_timeline", path,
+                what);
+}
+
+int event_times(const struct json *event, double *start, double *end) {
+    double took = json_value(event, "dur") * 1e3;
+    *start = json_value(event, "ts") * 1e3;
+    *end = *start + took;
+    return *start >= 0 && took >= 0 && *end < 1e18;
+}
+
 /* The name of an op tells its phase; the rest are copies and sums. */
 static char letter_of(const char *name) {
     static const struct {

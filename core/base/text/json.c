@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -272,4 +273,14 @@ const struct json *json_find(const struct json *object, const char *key) {
     for (const struct json *j = object->child; j; j = j->next)
         if (!strcmp(j->key, key)) return j;
     return NULL;
+}
+
+const char *json_word(const struct json *object, const char *key) {
+    const struct json *item = json_find(object, key);
+    return item && item->kind == JSON_STRING ? item->string : "";
+}
+
+double json_value(const struct json *object, const char *key) {
+    const struct json *item = json_find(object, key);
+    return item && item->kind == JSON_NUMBER ? item->number : NAN;
 }

@@ -80,5 +80,7 @@ void json_free(struct json *root); /* takes NULL */
 
 /* The member with that key. NULL: it does not exist, or `object` is NULL or not an object. */
 const struct json *json_find(const struct json *object, const char *key);
+const char *json_word(const struct json *object, const char *key); /* "": no such string */
+double json_value(const struct json *object, const char *key);     /* NaN: no such number */
 
 #endif
