@@ -12,11 +12,11 @@ static int is_part(const duet_tensor *one, const duet_tensor *many, int own) {
  * that it is missing. */
 static int check_memory(const char *name, const char *which, const duet_tensor *other,
                         const duet_tensor *one, int own) {
-    int gpu = group_call_on_gpu(one);
+    int gpu = is_on_gpu(one);
     if (!other) return fail(ERR_USAGE, "%s: no %s tensor was given", name, which);
     if (other->t.dtype != one->t.dtype)
         return fail(ERR_USAGE, "%s: input and output are of different types", name);
-    if (group_call_on_gpu(other) != gpu || (gpu && other->device != one->device))
+    if (is_on_gpu(other) != gpu || (gpu && other->device != one->device))
         return fail(ERR_USAGE, "%s: input and output are on different devices", name);
     if (other->device == one->device && tensor_overlap(&other->t, &one->t) &&
         !is_part(one, other, own))
@@ -66,7 +66,7 @@ int group_call_blocks(const char *name, const duet_group *group, struct group_ca
                       const duet_tensor *output, const duet_tensor *input, const int *sizes,
                       size_t *lengths) {
     int gathers = call->what == COLLECTIVE_GATHER || call->what == COLLECTIVE_ALL_GATHER,
-        n = duet_group_size(group), me = duet_group_rank(group);
+        n = group_size(group_of(group)), me = group_rank(group_of(group));
     const duet_tensor *many = gathers ? output : input, *one = gathers ? input : output;
     const char *which = gathers ? "output" : "input";
     if (sizes) {
@@ -90,7 +90,7 @@ int group_call_exchange(const duet_group *group, struct group_call *call, const 
                         const duet_tensor *input, const int *output_sizes, const int *input_sizes,
                         size_t *out, size_t *in) {
     static const char name[] = "all_to_all";
-    int n = duet_group_size(group), me = duet_group_rank(group);
+    int n = group_size(group_of(group)), me = group_rank(group_of(group));
     if (output_sizes || input_sizes) {
         CHECK(check_apart(name, "output", output, input));
         CHECK(read_splits(name, "input", input, input_sizes, n, in));

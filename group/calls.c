@@ -15,10 +15,6 @@ struct duet_work {
 
 _Static_assert(DUET_ANY_SOURCE == (int)ANY_SOURCE, "duet.h repeats it");
 
-struct group *group_of(const duet_group *group) {
-    return (struct group *)group;
-}
-
 /* ---- groups ---- */
 
 static int check_timeout(const char *what, double timeout_s) {
@@ -83,10 +79,6 @@ int duet_group_local_rank(const duet_group *group) {
 
 /* ---- memory of a call ---- */
 
-int group_call_on_gpu(const duet_tensor *t) {
-    return t && device_config(t->device)->kind == DEVICE_CUDA;
-}
-
 /* Host memory for a tensor of a GPU, with its elements if `read`. */
 static int stage(const duet_tensor *t, void **staged, int read) {
     size_t bytes = tensor_bytes(&t->t);
@@ -110,7 +102,7 @@ static int prepare(struct duet_work *w, struct group_call *call, duet_tensor *ou
     if (!t) return OK;
     w->device = t->device;
     w->output = output;
-    if (!group_call_on_gpu(t)) {
+    if (!is_on_gpu(t)) {
         call->input = input ? input->t.data : NULL;
         call->output = output ? output->t.data : NULL;
         CHECK(stream_sync(device_compute(t->device)));

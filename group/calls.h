@@ -7,7 +7,13 @@
 #include "group/group.h"
 #include "nn/tensor.h"
 
-struct group *group_of(const duet_group *group);
+static inline struct group *group_of(const duet_group *group) {
+    return (struct group *)group;
+}
+
+static inline int is_on_gpu(const duet_tensor *t) {
+    return t && device_config(t->device)->kind == DEVICE_CUDA;
+}
 
 /* For gather, all_gather, scatter and reduce_scatter on a rank with both tensors: checks the
  * tensors and, if `sizes` are given, stores the blocks' lengths in lengths[n]. */
@@ -19,7 +25,5 @@ int group_call_blocks(const char *name, const duet_group *group, struct group_ca
 int group_call_exchange(const duet_group *group, struct group_call *call, const duet_tensor *output,
                         const duet_tensor *input, const int *output_sizes, const int *input_sizes,
                         size_t *out, size_t *in);
-
-int group_call_on_gpu(const duet_tensor *t);
 
 #endif

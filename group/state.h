@@ -221,11 +221,10 @@ static inline int is_uneven(const struct group_call *call) {
 int plan_uneven(struct work *work);
 int run_uneven(struct runner *runner, struct work *work);
 
-/* tags.c: checks that `from` has sent what the work expects. ERR_FAILED ends the job. */
+/* tags.c. The first runs a receive between processes of one machine. The second checks that `from`
+ * has sent what the work expects; ERR_FAILED ends the job. */
+int receive_message(struct runner *runner, struct work *work);
 int judge_message(struct work *work, const struct mailbox_head *head, int from);
-
-/* tags.c: begins a message and finds its runner. */
-int begin_message(struct work *work, struct runner **runner);
 
 /* memory.c: the number of pieces for so many elements; the memory before piece `number` from
  * `sender` to this rank, with the flag SENT. */

@@ -66,6 +66,52 @@ static int begin_collective(struct work *work, struct runner **runner) {
     return OK;
 }
 
+/* ---- beginning a message ---- */
+
+/* The pieces of a message are numbered when the send is called. */
+static int begin_send(struct work *work, struct runner **runner) {
+    struct group *g = work->group;
+    const struct group_call *call = &work->call;
+    int to = call->peer;
+    if (!g->sends[to]) CHECK(runner_open(&g->sends[to], g, RUNS_SENDS));
+    *runner = g->sends[to];
+    if (g->mpi) return OK;
+    work->base = g->sent[to];
+    g->sent[to] += mailbox_pieces(g, call->count, call->how.type);
+    return plan_parts(work);
+}
+
+static int begin_receive(struct work *work, struct runner **runner) {
+    struct group *g = work->group;
+    int from = work->call.peer, tag = work->call.tag;
+    struct runner *queue = g->receives;
+    while (queue && (queue->source != from || queue->tag != tag))
+        queue = queue->next;
+    if (!queue) {
+        CHECK(runner_open(&queue, g, RUNS_RECEIVES));
+        queue->source = from;
+        queue->tag = tag;
+        queue->next = g->receives;
+        g->receives = queue;
+    }
+    *runner = queue;
+    if (from == ANY_SOURCE || g->mpi) return OK;
+    pthread_mutex_lock(&g->mailbox_lock);
+    g->pending[from]++;
+    pthread_mutex_unlock(&g->mailbox_lock);
+    return OK;
+}
+
+static int run_message(struct runner *runner, struct work *work) {
+    return work->call.receive ? receive_message(runner, work) : run_parts(runner, work);
+}
+
+static int begin_message(struct work *work, struct runner **runner) {
+    work->number = ++work->group->messages;
+    work->run = work->group->mpi ? group_by_mpi->run : run_message;
+    return work->call.receive ? begin_receive(work, runner) : begin_send(work, runner);
+}
+
 /* ---- the call ---- */
 
 static int check_call(const struct group *g, const struct group_call *call) {

@@ -1,7 +1,8 @@
 /* Process groups over several machines: MPI carries the calls of group_run.
  *
  *     library.h   libmpi, loaded at run time
- *     world.c     the job: its beginning and end, the collectives of comm/, and waits for calls
+ *     world.c     the job: its beginning and end, the collectives of comm/
+ *     wait.c      waits for calls, which have a deadline
  *     beats.c     the heartbeats that the ranks exchange ten times a second: comm/network.h
  *     line.c      sums in fold order: all_to_all of chunks, the sum of a chunk, all_gather: state.h
  *     calls.c     the collectives of a group; messages.c: send and recv
