@@ -1,7 +1,6 @@
 /* The part of streams that all kinds share. Each call is checked in the caller before it is
  * enqueued, so a mistake is reported where it is made. The kind decides how the work then runs. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "device/scheduled.h"
@@ -38,18 +37,6 @@ enum phase stream_swap_phase(struct stream *stream, enum phase phase) {
 
 void stream_set_ends(struct stream *stream, const struct span_ends *ends) {
     stream->ends = ends ? *ends : (struct span_ends){0, 0, 0};
-}
-
-void stream_facts(const struct stream *s, const char *name, uint64_t bytes, struct span *facts) {
-    memset(facts, 0, sizeof *facts);
-    facts->bytes = bytes;
-    facts->step = s->step;
-    facts->rank = (int16_t)s->device->config.rank;
-    facts->device = (int16_t)s->device->config.index;
-    facts->lane = (uint8_t)s->lane;
-    facts->phase = (uint8_t)s->phase;
-    span_set_ends(facts, &s->ends);
-    snprintf(facts->name, sizeof facts->name, "%s", name);
 }
 
 /* The bit of a device; 0 of the host, and of devices that no set can hold. */

@@ -18,6 +18,8 @@
 #define DEVICE_TABLE_H
 
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "device/allocations.h"
@@ -105,8 +107,18 @@ struct stream {
 
 /* Fills in the span of work on the stream, except its flops and times. The name is copied and cut
  * to fit. */
-void stream_facts(const struct stream *stream, const char *name, uint64_t bytes,
-                  struct span *facts);
+static inline void stream_facts(const struct stream *s, const char *name, uint64_t bytes,
+                                struct span *facts) {
+    memset(facts, 0, sizeof *facts);
+    facts->bytes = bytes;
+    facts->step = s->step;
+    facts->rank = (int16_t)s->device->config.rank;
+    facts->device = (int16_t)s->device->config.index;
+    facts->lane = (uint8_t)s->lane;
+    facts->phase = (uint8_t)s->phase;
+    span_set_ends(facts, &s->ends);
+    snprintf(facts->name, sizeof facts->name, "%s", name);
+}
 
 /* The common part of each kind's event struct. */
 struct event {
