@@ -8,7 +8,7 @@
  *     eager.c     eager calls, through slots
  *     runners.c   the threads: a call runs in the caller or in a worker
  *     uneven.c    calls whose blocks differ in length
- *     tags.c      messages: send, and receive by rank and tag, from one rank or from any
+ *     tags.c      receives messages by rank and tag, from one rank or from any
  *     call_trace.c how long each call took: DUET_TRACE
  *     monitored.c the barrier that names missing ranks
  *     typed.c     copies and sums of elements of any type
