@@ -18,20 +18,6 @@
 #include "base/error.h"
 #include "models/graph/graph_reader.h"
 
-int graph_has_batch(const struct graph_shape *s) {
-    int batch = 0;
-    for (int i = 0; i < s->rank; i++)
-        batch |= s->batch[i];
-    return batch;
-}
-
-int graph_same_shape(const struct graph_shape *a, const struct graph_shape *b) {
-    int same = a->rank == b->rank;
-    for (int i = 0; same && i < a->rank; i++)
-        same = a->size[i] == b->size[i] && a->batch[i] == b->batch[i];
-    return same;
-}
-
 /* ---- declarations ---- */
 
 static int input(struct graph_reader *r) {

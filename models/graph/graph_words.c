@@ -154,6 +154,20 @@ int graph_find_name(struct graph_reader *r, const char *text, int *what) {
 
 /* ---- types ---- */
 
+int graph_has_batch(const struct graph_shape *s) {
+    int batch = 0;
+    for (int i = 0; i < s->rank; i++)
+        batch |= s->batch[i];
+    return batch;
+}
+
+int graph_same_shape(const struct graph_shape *a, const struct graph_shape *b) {
+    int same = a->rank == b->rank;
+    for (int i = 0; same && i < a->rank; i++)
+        same = a->size[i] == b->size[i] && a->batch[i] == b->batch[i];
+    return same;
+}
+
 static int shape(struct graph_reader *r, struct graph_shape *s) {
     *s = (struct graph_shape){0};
     CHECK(graph_expect(r, "["));

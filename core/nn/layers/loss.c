@@ -195,7 +195,7 @@ static struct wanted_loss wanted(const struct duet_loss_options *o, enum duet_re
                                 .weight = o->weight};
 }
 
-/* A model that ends in log-probabilities has no label smoothing: models/model.c refuses it. */
+/* A model that ends in log-probabilities has no label smoothing: models/forward.c gives none. */
 duet_var *tape_loss_of_step(duet_tape *t, duet_var *x, const duet_tensor *labels,
                             const struct duet_loss_options *o, int log_probabilities) {
     const struct wanted_loss w = wanted(o, DUET_MEAN, log_probabilities);
