@@ -1,8 +1,6 @@
 /* Finds a model by its name, and opens it. */
 #include "models/models.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"

@@ -1,9 +1,6 @@
 /* Makes a duet_params with a model's parameters, buffers and layers, for a program with its own
  * training loop. The command describes the model and draws its values with the same code, so both
  * have the same names and numbers. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/error.h"
 #include "models/models.h"
 #include "nn/tape/tape_internal.h"

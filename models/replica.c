@@ -2,7 +2,6 @@
  * shows a step. */
 #include "models/replica.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"

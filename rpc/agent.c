@@ -45,6 +45,7 @@ static void set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     pthread_mutex_init(&rpc->lock, NULL);
     cond_open(&rpc->changed);
     pool_open(&rpc->pool, o->threads > 0 ? o->threads : THREADS);
+    rpc->deliver = take_frame;
     rpc->life = (struct life){.emit = life_emit, .free = life_free, .context = rpc};
     for (int r = 0; r < MOST_WORKERS; r++) {
         rpc->peers[r] = (struct peer){.rpc = rpc, .rank = r, .fd = -1};

@@ -5,11 +5,11 @@
  *     proof.h         checks who may join               pool.h     threads
  *     lifetime.h      the protocol of references        control.c  received messages
  *     agent.c         beginning and end                 rendezvous.c  how workers find each other
- *     worker.c        shared: ids, waits, devices, sending to other workers
+ *     worker.c        shared: ids, names, waits, devices
+ *     refcount.c      holders of futures, references, messages
+ *     owner.c         the values behind references      rref.c     references, the proxies
  *     outgoing.c      calls from here, futures          serve.c    calls to here
- *     call.c          what a function sees of its call
- *     refcount.c      holders of futures, references and their values
- *     rref.c          references, the proxies
+ *     program_calls.c  calls and waits of the program   call.c     what a function sees of its call
  *     autograd.h      backward through calls, in separate files
  *
  * Locks are taken in this order: a device, then the worker's `lock`, then the pool's.
@@ -122,6 +122,7 @@ struct duet_rpc {
     uint64_t ids;                /* counter of the last id */
     struct pool pool;
     struct turns turns[DUET_MAX_DEVICES];
+    void (*deliver)(struct peer *peer, struct frame *frame); /* take_frame, for links.c */
     int stop;
     int serving;      /* calls that are running here */
     uint64_t came;    /* workers that wait for all to end, a bit each */
@@ -150,6 +151,11 @@ struct duet_rpc_call {
 };
 
 uint64_t new_id(duet_rpc *rpc); /* call it under the lock */
+int find_worker(const duet_rpc *rpc, const char *name, int *rank);
+/* ERR_USAGE: the name begins with "duet.", which is reserved for the library. */
+int user_name_check(const char *name);
+/* The error of a call that needs a worker: "rpc: worker 'x' is gone: why", or "has left". */
+int peer_error(const duet_rpc *rpc, int rank, const char *what);
 /* Releases the lock, after a reference or a future has ended. */
 void unlock_or_end(duet_rpc *rpc);
 
@@ -179,14 +185,10 @@ void send_frame(duet_rpc *rpc, int to, struct frame *frame);
 void tell_peer(duet_rpc *rpc, int to, const struct message *m); /* for one without a value */
 void links_close(duet_rpc *rpc); /* no message arrives once it has returned */
 
-/* ---- peers ---- */
-int find_worker(const duet_rpc *rpc, const char *name, int *rank);
-/* Handles a received message. Called under the lock. */
+/* ---- control ---- */
+/* Handles a received message, and takes it; NULL: the peer's stream has ended. Under the lock. */
 void take_frame(struct peer *peer, struct frame *frame);
-/* The worker has gone. Called under the lock. */
-void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why);
-/* The error for calls that need it: "rpc: worker 'x' has gone: why". */
-int peer_error(const duet_rpc *rpc, int rank, const char *what);
+void life_emit(void *context, int to, const struct life_message *m); /* for `life` */
 
 /* ---- holders of futures and references (refcount.c); called under the lock ---- */
 void future_free(struct duet_future *f); /* nobody may hold it */
@@ -215,10 +217,14 @@ struct outgoing {
     const struct path *path;        /* NULL: not a call of a pass */
     struct var_list *vars;
 };
-/* Checks the arguments of duet_rpc_sync and similar functions; ERR_USAGE: they are invalid. */
-int check_count(const char *function, const struct duet_rpc_value *args, int count);
+/* Prepares a call of duet_rpc_sync and similar functions; ERR_USAGE: its arguments are invalid. */
 int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *function,
                const struct duet_rpc_value *args, int count, double timeout_s);
+/* Prepares a call of a method of the reference's object, whose class the owner knows. */
+int method_of(struct outgoing *o, duet_rref *r, const char *method,
+              const struct duet_rpc_value *args, int count, double timeout_s);
+/* Prepares a call at the owner. ERR_TIMEOUT: its value was not made in time. */
+int to_owner(struct outgoing *o, duet_rref *r, const char *function, double timeout_s);
 int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o);
 /* The second half of a synchronous call. code is that of its first half, OK if it made a future. */
 int call_finish(struct duet_future *f, int code, struct duet_rpc_value *result);
@@ -227,20 +233,12 @@ int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_va
 void future_answer(duet_rpc *rpc, struct message *answer); /* takes it */
 void futures_of_dead(duet_rpc *rpc, int rank);
 void futures_expire(duet_rpc *rpc); /* ends overdue calls */
-/* Prepares a call of a method of the reference's object, whose class the owner knows. */
-int method_of(struct outgoing *o, duet_rref *r, const char *method,
-              const struct duet_rpc_value *args, int count, double timeout_s);
-
-/* Prepares a call at the owner. ERR_TIMEOUT: its value was not made in time. */
-int to_owner(struct outgoing *o, duet_rref *r, const char *function, double timeout_s);
 int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o);
 
 /* ---- serving ---- */
 /* Runs the function and answers. */
 void serve_call(duet_rpc *rpc, struct message *m);
 int add_functions(duet_rpc *rpc, const struct duet_rpc_function *functions, int count);
-/* ERR_USAGE: the name begins with "duet.", which is reserved for the library. */
-int user_name_check(const char *name);
 
 /* ---- values ---- */
 /* Writes a value inside `depth` lists. */
@@ -260,7 +258,6 @@ struct owner *owner_new(duet_rpc *rpc, uint64_t rref, const char *type); /* held
 void owner_ready(duet_rpc *rpc, uint64_t rref, int code);
 int owner_wait(duet_rpc *rpc, uint64_t rref, struct owner **out);
 void owner_free_all(duet_rpc *rpc);
-void life_emit(void *context, int to, const struct life_message *m);
-void life_free(void *context, uint64_t rref, void *value);
+void life_free(void *context, uint64_t rref, void *value); /* for `life` */
 
 #endif

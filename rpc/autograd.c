@@ -1,6 +1,5 @@
 /* The passes of a context: each call that carries vars has its own tape, which lives as long as its
- * caller's. This file begins passes, passes a call's vars to them, and decides what remains of a
- * pass when the function has ended. */
+ * caller's. This file begins and frees passes, and passes a call's vars to them. */
 #include "rpc/autograd.h"
 
 #include <stdlib.h>
@@ -94,7 +93,12 @@ static int pass_new(struct autograd **out, duet_rpc *rpc, duet_autograd_context 
 }
 
 void pass_free(struct autograd *p) {
-    if (p->context) context_forget_pass(p);
+    if (p->context) {
+        pthread_mutex_lock(&p->rpc->lock);
+        passes_remove(p);
+        context_check_end(p->context);
+        pthread_mutex_unlock(&p->rpc->lock);
+    }
     for (struct remote_op *op = p->ops, *next; op; op = next) {
         next = op->next;
         duet_rref_free(op->there);
@@ -128,26 +132,6 @@ duet_var *pass_parameter(duet_tape *t, int i) {
     duet_var *x = tape_expand(t, &p->value, p, 2, dims);
     if (x) x->value = tensor_plain(x->value.data, DTYPE_F32, p->value.rank, p->value.dims);
     return x;
-}
-
-/* ---- at the end of a function ---- */
-
-void pass_of_call_ends(duet_rpc_call *call, int code) {
-    struct autograd *p = call->pass;
-    if (!p) return;
-    call->pass = NULL;
-    if (code || !call->said->made || !p->returned.count) {
-        pass_free(p);
-        return;
-    }
-    pthread_mutex_lock(&call->rpc->lock);
-    rrefs_drop(&call->said->value);
-    p->args = call->said->value;
-    call->said->value = duet_rpc_none();
-    struct owner *o = owner_find(call->rpc, call->said->made);
-    o->pass = p;
-    o->device = p->device;
-    pthread_mutex_unlock(&call->rpc->lock);
 }
 
 /* ---- called by the program ---- */

@@ -80,18 +80,21 @@ struct duet_autograd_context {
     int creator;
     int users; /* the program's handle and calls in flight */
     uint32_t own_passes;
-    struct autograd *passes; /* here: the program's own and those of calls, in order of paths */
+    struct autograd *passes;    /* here: the program's own and those of calls, in order of paths */
+    void (*end)(void *context); /* frees it if it has no other user than the caller (context.c) */
     duet_autograd_context *next;
 };
 
-/* ---- context.c; under the lock ---- */
+/* ---- context.c ---- */
 /* Returns the context of a received call with this id, and makes it if it is new. NULL: no memory,
- * or it is unknown and `only_known`. It stays until context_leave. */
+ * or it is unknown and `only_known`. It stays until context_leave. Under the lock. */
 duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int only_known);
-void context_leave(duet_autograd_context *c);
-/* Both without the lock: a pass ends; the worker ends, and with it its contexts and values. */
-void context_forget_pass(struct autograd *pass);
+/* The worker ends, and with it its contexts and values. Without the lock. */
 void contexts_free_all(duet_rpc *rpc);
+
+/* ---- refcount.c; under the lock ---- */
+void context_leave(duet_autograd_context *c);
+void context_check_end(duet_autograd_context *c); /* ends it if nothing uses it */
 
 /* ---- autograd.c ---- */
 void pass_free(struct autograd *pass); /* only the thread that holds its device calls it */
@@ -103,10 +106,9 @@ int shadow_params(struct duet_params *out, duet_params *params);
 int shadow_grads(struct duet_params *shadow); /* gives them gradients, of zeros */
 void shadow_free(struct duet_params *shadow);
 
-/* Keeps or frees the pass of a call whose function has ended. */
-void pass_of_call_ends(duet_rpc_call *call, int code);
-
 /* ---- remote_op.c ---- */
+/* Begins a prepared call as an op of the tape. */
+int remote_op_begin(duet_future **out, duet_tape *tape, struct outgoing *o);
 /* The float tensors in the received result of a call become vars of the tape. */
 int remote_op_result(struct remote_op *op, struct duet_rpc_value *result);
 int remote_ops_finish(struct autograd *pass, int code); /* waits for pending calls */

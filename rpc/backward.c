@@ -1,9 +1,6 @@
 /* Runs backward over the tapes. It starts from the roots in the program's own pass, and from the
  * gradients of the returned vars in a pass that served a call. Either way it is one walk over one
  * tape, whose nodes include the calls made from it (remote_op.c). */
-#include <stdlib.h>
-#include <string.h>
-
 #include "rpc/autograd.h"
 
 static int check_again(const struct autograd *p) {

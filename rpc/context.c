@@ -1,30 +1,13 @@
 /* Contexts of distributed autograd. A context begins at its creator. Another worker knows it while
  * a call in it runs there, or after a call has left a pass there.
  *
- * A pass left by a call is an object of this worker (refcount.c), and its caller's tape has the
+ * A pass left by a call is an object of this worker (owner.c), and its caller's tape has the
  * only reference to it. So a context ends along its calls: the creator frees its passes, and with
  * them its references to the passes at the callees, and so on. A worker that dies releases all its
  * passes, and with them their gradients. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "rpc/autograd.h"
-
-static duet_autograd_context *context_find(duet_rpc *rpc, uint64_t id) {
-    duet_autograd_context *c = rpc->contexts;
-    while (c && c->id != id)
-        c = c->next;
-    return c;
-}
-
-static duet_autograd_context *context_new(duet_rpc *rpc, uint64_t id) {
-    duet_autograd_context *c = calloc(1, sizeof *c);
-    if (!c) return NULL;
-    *c = (duet_autograd_context){.rpc = rpc, .id = id, .creator = (int)(id >> ID_BITS)};
-    c->next = rpc->contexts;
-    rpc->contexts = c;
-    return c;
-}
 
 /* ---- the end ---- */
 
@@ -62,13 +45,6 @@ static void end_context(void *context) {
     if (gone) free(c);
 }
 
-/* If no job can be made it stays until the end of the worker, like all others left then. */
-static void free_unused(duet_autograd_context *c) {
-    if (c->users || (c->passes && c->creator != c->rpc->rank) || c->rpc->stop) return;
-    c->users = 1;
-    pool_run(&c->rpc->pool, end_context, c);
-}
-
 void contexts_free_all(duet_rpc *rpc) {
     for (duet_autograd_context *c = rpc->contexts; c; c = c->next)
         clear(c);
@@ -79,25 +55,30 @@ void contexts_free_all(duet_rpc *rpc) {
     }
 }
 
-/* ---- calls in it, and the passes that they leave ---- */
+/* ---- the beginning, and calls in it ---- */
+
+static duet_autograd_context *context_find(duet_rpc *rpc, uint64_t id) {
+    duet_autograd_context *c = rpc->contexts;
+    while (c && c->id != id)
+        c = c->next;
+    return c;
+}
+
+static duet_autograd_context *context_new(duet_rpc *rpc, uint64_t id) {
+    duet_autograd_context *c = calloc(1, sizeof *c);
+    if (!c) return NULL;
+    *c =
+        (duet_autograd_context){.rpc = rpc, .id = id, .creator = id_worker(id), .end = end_context};
+    c->next = rpc->contexts;
+    rpc->contexts = c;
+    return c;
+}
 
 duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int only_known) {
     duet_autograd_context *c = context_find(rpc, id);
     if (!c && !only_known) c = context_new(rpc, id);
     if (c) c->users++;
     return c;
-}
-
-void context_leave(duet_autograd_context *c) {
-    c->users--;
-    free_unused(c);
-}
-
-void context_forget_pass(struct autograd *p) {
-    pthread_mutex_lock(&p->rpc->lock);
-    passes_remove(p);
-    free_unused(p->context);
-    pthread_mutex_unlock(&p->rpc->lock);
 }
 
 /* ---- called by the program ---- */

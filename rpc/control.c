@@ -6,7 +6,7 @@
 
 #include "rpc/autograd.h"
 
-void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why) {
+static void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why) {
     if (peer->state != PEER_HERE) return;
     peer->state = state;
     const uint64_t both = (uint64_t)1 << peer->rank | (uint64_t)1 << rpc->rank;
@@ -18,6 +18,13 @@ void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const ch
     /* at the stop all values end anyway, and the pool may be gone before the links */
     if (!rpc->stop) life_gone(&rpc->life, peer->rank);
     pthread_cond_broadcast(&rpc->changed);
+}
+
+void life_emit(void *context, int to, const struct life_message *m) {
+    tell_peer(
+        context, to,
+        &(struct message){
+            .kind = MESSAGE_LIFE, .code = m->kind, .rref = m->rref, .worker = (uint64_t)m->worker});
 }
 
 /* ---- received messages ---- */
@@ -100,6 +107,12 @@ static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m) {
 
 void take_frame(struct peer *peer, struct frame *f) {
     duet_rpc *rpc = peer->rpc;
+    if (!f) {
+        peer_ends(rpc, peer, PEER_GONE,
+                  rpc->beyond ? "its process has ended, or its machine does not answer"
+                              : "its process has ended");
+        return;
+    }
     struct message *m = malloc(sizeof *m);
     if (!m) {
         frame_free(f);

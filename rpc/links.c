@@ -1,7 +1,7 @@
 /* Links carry messages from worker to worker. A link is the socket to one peer, which rendezvous.c
  * has opened. Two threads serve it:
  *
- *     read_frames     receives messages, and reports the end of the stream
+ *     read_frames     gives messages, and the end of the stream, to `deliver` (control.c)
  *     write_frames    writes what the socket did not take at once
  *
  * So a sender never waits for a peer. A message to the worker itself arrives at once. With TCP the
@@ -38,7 +38,7 @@ void send_frame(duet_rpc *rpc, int to, struct frame *f) {
     struct peer *p = &rpc->peers[to];
     f->next = NULL;
     if (to == rpc->rank) {
-        take_frame(p, f);
+        rpc->deliver(p, f);
     } else if (p->ended) {
         frame_free(f);
     } else if (p->first) {
@@ -99,15 +99,13 @@ static void *read_frames(void *peer) {
     struct peer *p = peer;
     for (struct frame *f; (f = read_frame(p->fd));) {
         pthread_mutex_lock(&p->rpc->lock);
-        take_frame(p, f);
+        p->rpc->deliver(p, f);
         pthread_mutex_unlock(&p->rpc->lock);
     }
     pthread_mutex_lock(&p->rpc->lock);
     p->ended = 1;
     shutdown(p->fd, SHUT_RDWR);
-    peer_ends(p->rpc, p, PEER_GONE,
-              p->rpc->beyond ? "its process has ended, or its machine does not answer"
-                             : "its process has ended");
+    p->rpc->deliver(p, NULL);
     pthread_cond_signal(&p->work);
     pthread_cond_broadcast(&p->rpc->changed);
     pthread_mutex_unlock(&p->rpc->lock);

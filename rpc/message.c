@@ -32,12 +32,6 @@ struct frame *message_end(struct wire_out *w) {
     return f;
 }
 
-void frame_free(struct frame *f) {
-    if (!f) return;
-    free(f->data);
-    free(f);
-}
-
 /* ---- reading ---- */
 
 int header_is_good(const struct message_header *h) {
@@ -75,11 +69,4 @@ int message_read(struct message *m, struct frame *f, duet_rpc *rpc, int from) {
     m->code = (uint64_t)code;
     m->text = m->why;
     return OK;
-}
-
-void message_drop(struct message *m) {
-    if (!m) return;
-    value_drop(&m->value);
-    frame_free(m->frame);
-    free(m);
 }

@@ -10,6 +10,53 @@
 
 #include "rpc/autograd.h"
 
+/* ---- preparing ---- */
+
+static int check_count(const char *function, const struct duet_rpc_value *args, int count) {
+    if (count < 0 || count > MOST_VALUES)
+        return fail(ERR_USAGE, "rpc: %s: %d arguments: give 0 to %d", function, count, MOST_VALUES);
+    if (count && !args)
+        return fail(ERR_USAGE, "rpc: %s: %d arguments, and NULL in their place", function, count);
+    return OK;
+}
+
+int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *function,
+               const struct duet_rpc_value *args, int count, double timeout_s) {
+    *o = (struct outgoing){
+        .function = function, .args = args, .count = count, .timeout_s = timeout_s};
+    if (!rpc || !function)
+        return fail(ERR_USAGE, "rpc: call: no %s was given", rpc ? "function" : "worker");
+    CHECK(check_count(function, args, count));
+    CHECK(user_name_check(function));
+    return find_worker(rpc, to, &o->to);
+}
+
+int to_owner(struct outgoing *o, duet_rref *r, const char *function, double timeout_s) {
+    *o = (struct outgoing){
+        .to = r->owner, .function = function, .self = r->id, .timeout_s = timeout_s};
+    pthread_mutex_lock(&r->rpc->lock);
+    futures_expire(r->rpc);
+    int late = r->created && r->created->code == ERR_TIMEOUT;
+    pthread_mutex_unlock(&r->rpc->lock);
+    return late ? fail(ERR_TIMEOUT,
+                       "rpc: worker '%s': %s: the creation of this reference timed out: its value "
+                       "may not exist there",
+                       r->rpc->peers[r->owner].name, r->created->function)
+                : OK;
+}
+
+int method_of(struct outgoing *o, duet_rref *r, const char *method,
+              const struct duet_rpc_value *args, int count, double timeout_s) {
+    if (!r || !method)
+        return fail(ERR_USAGE, "rpc: proxy: no %s was given", r ? "method" : "reference");
+    CHECK(check_count(method, args, count));
+    CHECK(user_name_check(method));
+    CHECK(to_owner(o, r, method, timeout_s));
+    o->args = args;
+    o->count = count;
+    return OK;
+}
+
 /* ---- sending ---- */
 
 /* *ns: the timeout of a call; 0: it has none. */
@@ -214,74 +261,4 @@ void duet_future_free(duet_future *f) {
     if (f->done) refuse_answer(f);
     future_drop(f);
     unlock_or_end(rpc);
-}
-
-int call_finish(struct duet_future *f, int code, struct duet_rpc_value *result) {
-    if (result) *result = duet_rpc_none();
-    if (!code) code = duet_future_wait(f, result);
-    duet_future_free(f);
-    return code;
-}
-
-int check_count(const char *function, const struct duet_rpc_value *args, int count) {
-    if (count < 0 || count > MOST_VALUES)
-        return fail(ERR_USAGE, "rpc: %s: %d arguments: give 0 to %d", function, count, MOST_VALUES);
-    if (count && !args)
-        return fail(ERR_USAGE, "rpc: %s: %d arguments, and NULL in their place", function, count);
-    return OK;
-}
-
-int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *function,
-               const struct duet_rpc_value *args, int count, double timeout_s) {
-    *o = (struct outgoing){
-        .function = function, .args = args, .count = count, .timeout_s = timeout_s};
-    if (!rpc || !function)
-        return fail(ERR_USAGE, "rpc: call: no %s was given", rpc ? "function" : "worker");
-    CHECK(check_count(function, args, count));
-    CHECK(user_name_check(function));
-    return find_worker(rpc, to, &o->to);
-}
-
-/* ---- called by the program ---- */
-
-int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char *function,
-                   const struct duet_rpc_value *args, int count, double timeout_s) {
-    struct outgoing o;
-    CHECK_OUT(out);
-    CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
-    return call_begin(out, rpc, &o);
-}
-
-int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
-                  const struct duet_rpc_value *args, int count, double timeout_s,
-                  struct duet_rpc_value *result) {
-    duet_future *f;
-    int code = duet_rpc_async(&f, rpc, to, function, args, count, timeout_s);
-    return call_finish(f, code, result);
-}
-
-int duet_future_wait(duet_future *f, struct duet_rpc_value *result) {
-    if (result) *result = duet_rpc_none();
-    if (!f) return fail(ERR_USAGE, "rpc: wait: no future was given");
-    pthread_mutex_lock(&f->rpc->lock);
-    const int over = f->rpc->over; /* the program has kept the future beyond the worker's end */
-    pthread_mutex_unlock(&f->rpc->lock);
-    if (over) return fail(ERR_FAILED, "rpc: %s: the worker has been shut down", f->function);
-    CHECK(future_result(f, f->op ? f->op->pass->device : f->rpc->device, result));
-    return f->op && result ? remote_op_result(f->op, result) : OK;
-}
-
-enum { MOST_WAITED = 1 << 20 };
-
-int duet_future_wait_all(duet_future *const *futures, int count) {
-    struct duet_future *wrong = NULL;
-    if (count < 0 || count > MOST_WAITED || (count && !futures))
-        return fail(ERR_USAGE, "rpc: wait_all: %d futures: give an array of 0 to %d", count,
-                    (int)MOST_WAITED);
-    for (int i = 0; i < count; i++) {
-        if (!futures[i]) return fail(ERR_USAGE, "rpc: wait_all: future %d is NULL", i);
-        future_wait(futures[i]);
-        if (!wrong && futures[i]->code) wrong = futures[i];
-    }
-    return wrong ? fail(wrong->code, "%s", wrong->text) : OK;
 }

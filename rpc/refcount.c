@@ -1,11 +1,22 @@
-/* Counts the holders of objects. The program, the table of calls and other objects hold futures and
- * references, and the last release frees them. `life` reports when the last reference to a value of
- * this worker is gone. A thread of the pool then frees the value, because an object's `destroy` is
- * the user's function and the tensors need their device. */
-#include <stdio.h>
+/* Counts the holders of objects, and frees an object that the last one releases. The program, the
+ * table of calls, messages and other objects hold futures, references and contexts. They hold each
+ * other, too: an answer has references, a reference has the future of the call that made it, and a
+ * future has its answer. owner.c has the values that references refer to. */
 #include <stdlib.h>
 
 #include "rpc/autograd.h"
+
+/* If no job can be made it stays until the end of the worker, like all others left then. */
+void context_check_end(duet_autograd_context *c) {
+    if (c->users || (c->passes && c->creator != c->rpc->rank) || c->rpc->stop) return;
+    c->users = 1;
+    pool_run(&c->rpc->pool, c->end, c);
+}
+
+void context_leave(duet_autograd_context *c) {
+    c->users--;
+    context_check_end(c);
+}
 
 void future_free(struct duet_future *f) {
     if (f->holds && !f->rpc->over) life_release(&f->rpc->life, f->holds);
@@ -110,6 +121,8 @@ duet_rref *rref_arrives(duet_rpc *rpc, uint64_t id, int owner) {
     return r;
 }
 
+/* ---- values, and the messages that hold them ---- */
+
 void rrefs_drop(struct duet_rpc_value *v) {
     for (int i = 0; v->type == DUET_RPC_LIST && i < v->count; i++)
         rrefs_drop((struct duet_rpc_value *)&v->items[i]);
@@ -118,81 +131,37 @@ void rrefs_drop(struct duet_rpc_value *v) {
     *v = duet_rpc_none();
 }
 
+void duet_rpc_value_free(struct duet_rpc_value *v) {
+    if (!v) return;
+    switch (v->type) {
+    case DUET_RPC_TEXT:
+    case DUET_RPC_BYTES: free((void *)v->data); break;
+    case DUET_RPC_TENSOR: duet_tensor_free(v->tensor); break;
+    case DUET_RPC_RREF: duet_rref_free(v->rref); break;
+    case DUET_RPC_LIST:
+        for (int i = 0; i < v->count; i++)
+            duet_rpc_value_free((struct duet_rpc_value *)&v->items[i]);
+        free((void *)v->items);
+        break;
+    default: break;
+    }
+    *v = duet_rpc_none();
+}
+
 void value_drop(struct duet_rpc_value *v) {
     rrefs_drop(v);
     duet_rpc_value_free(v);
 }
 
-/* ---- the values behind the references of this worker ---- */
-
-struct owner *owner_find(duet_rpc *rpc, uint64_t rref) {
-    const struct life_object *at = life_find(&rpc->life, rref);
-    return at ? at->value : NULL;
+void frame_free(struct frame *f) {
+    if (!f) return;
+    free(f->data);
+    free(f);
 }
 
-struct owner *owner_new(duet_rpc *rpc, uint64_t rref, const char *type) {
-    struct owner *o = calloc(1, sizeof *o);
-    if (!o) return NULL;
-    o->rpc = rpc;
-    snprintf(o->type, sizeof o->type, "%s", type);
-    life_hold(&rpc->life, rref);
-    struct life_object *at = life_find(&rpc->life, rref);
-    if (at) return at->value = o;
-    free(o);
-    return NULL;
-}
-
-void owner_ready(duet_rpc *rpc, uint64_t rref, int code) {
-    pthread_mutex_lock(&rpc->lock);
-    struct owner *o = owner_find(rpc, rref);
-    if (o && code) o->failed = failures_of(code);
-    if (o) o->ready = 1;
-    pthread_cond_broadcast(&rpc->changed);
-    pthread_mutex_unlock(&rpc->lock);
-}
-
-/* Waits until the function that makes the value has ended. Whoever calls it has a reference, here
- * or elsewhere, so the entry stays. */
-int owner_wait(duet_rpc *rpc, uint64_t rref, struct owner **out) {
-    struct owner *o;
-    duet_device *paused = pause_begin(rpc);
-    pthread_mutex_lock(&rpc->lock);
-    while ((o = owner_find(rpc, rref)) && !o->ready && !rpc->stop)
-        wait_changed(rpc, 0);
-    const int code = !o         ? fail(ERR_USAGE, "the object of this reference is gone")
-                     : o->ready ? failures_end(&o->failed)
-                                : fail(ERR_FAILED, "this worker has been shut down");
-    pthread_mutex_unlock(&rpc->lock);
-    pause_end(rpc, paused);
-    *out = code ? NULL : o;
-    return code;
-}
-
-/* ---- the end of a value ---- */
-
-static void free_value(void *owner) {
-    struct owner *o = owner;
-    device_take(o->rpc, o->device);
-    duet_rpc_value_free(&o->value);
-    if (o->object && o->destroy) o->destroy(o->object);
-    if (o->pass) pass_free(o->pass);
-    device_give(o->rpc, o->device);
-    free(o);
-}
-
-/* If no job can be made, or the worker is about to end, the value stays until owner_free_all: its
- * place in the table is still free. */
-void life_free(void *context, uint64_t rref, void *value) {
-    duet_rpc *rpc = context;
-    if (!value || (!rpc->stop && pool_run(&rpc->pool, free_value, value) == OK)) return;
-    life_hold(&rpc->life, rref);
-    life_find(&rpc->life, rref)->value = value;
-}
-
-/* A value may have references to others, which then come after it. */
-void owner_free_all(duet_rpc *rpc) {
-    while (rpc->life.objects) {
-        struct owner *o = rpc->life.object[--rpc->life.objects].value;
-        if (o) free_value(o);
-    }
+void message_drop(struct message *m) {
+    if (!m) return;
+    value_drop(&m->value);
+    frame_free(m->frame);
+    free(m);
 }

@@ -148,7 +148,7 @@ static int op_new(duet_tape *tape, struct outgoing *o, struct path *path) {
     return OK;
 }
 
-static int begin_op(duet_future **out, duet_tape *tape, struct outgoing *o) {
+int remote_op_begin(duet_future **out, duet_tape *tape, struct outgoing *o) {
     struct path path;
     CHECK(op_new(tape, o, &path));
     CHECK(call_begin(out, tape->remote->rpc, o));
@@ -158,54 +158,4 @@ static int begin_op(duet_future **out, duet_tape *tape, struct outgoing *o) {
         *out = NULL;
     }
     return code;
-}
-
-/* ---- called by the program ---- */
-
-static int check_tape(const duet_tape *tape) {
-    if (tape && tape->remote) return OK;
-    return fail(ERR_USAGE, "autograd: call: give a tape of duet_autograd_pass or of "
-                           "duet_autograd_call_pass");
-}
-
-int duet_autograd_async(duet_future **out, duet_tape *tape, const char *to, const char *function,
-                        const struct duet_rpc_value *args, int count, double timeout_s) {
-    struct outgoing o;
-    CHECK_OUT(out);
-    CHECK(check_tape(tape));
-    CHECK(check_call(&o, tape->remote->rpc, to, function, args, count, timeout_s));
-    return begin_op(out, tape, &o);
-}
-
-int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
-                       const struct duet_rpc_value *args, int count, double timeout_s,
-                       struct duet_rpc_value *result) {
-    duet_future *f;
-    int code = duet_autograd_async(&f, tape, to, function, args, count, timeout_s);
-    return call_finish(f, code, result);
-}
-
-int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method,
-                            const struct duet_rpc_value *args, int count, double timeout_s,
-                            struct duet_rpc_value *result) {
-    struct outgoing o;
-    duet_future *f;
-    if (result) *result = duet_rpc_none();
-    CHECK(check_tape(tape));
-    CHECK(method_of(&o, rref, method, args, count, timeout_s));
-    int code = begin_op(&f, tape, &o);
-    return call_finish(f, code, result);
-}
-
-int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
-                          struct duet_rpc_value *value) {
-    struct outgoing o;
-    duet_future *f;
-    if (value) *value = duet_rpc_none();
-    CHECK(check_tape(tape));
-    if (!rref || !value)
-        return fail(ERR_USAGE, "autograd: to_here: no %s was given", rref ? "place" : "reference");
-    CHECK(to_owner(&o, rref, "duet.to_here", timeout_s));
-    int code = begin_op(&f, tape, &o);
-    return call_finish(f, code, value);
 }

@@ -1,7 +1,5 @@
 /* The program's references: makes them, passes them on, fetches their values, and calls methods
  * through proxies. lifetime.h decides how long a value lives. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rpc/agent.h"
@@ -85,20 +83,6 @@ int duet_rref_local_value(duet_rref *r, const struct duet_rpc_value **value) {
     return OK;
 }
 
-int to_owner(struct outgoing *o, duet_rref *r, const char *function, double timeout_s) {
-    *o = (struct outgoing){
-        .to = r->owner, .function = function, .self = r->id, .timeout_s = timeout_s};
-    pthread_mutex_lock(&r->rpc->lock);
-    futures_expire(r->rpc);
-    int late = r->created && r->created->code == ERR_TIMEOUT;
-    pthread_mutex_unlock(&r->rpc->lock);
-    return late ? fail(ERR_TIMEOUT,
-                       "rpc: worker '%s': %s: the creation of this reference timed out: its value "
-                       "may not exist there",
-                       r->rpc->peers[r->owner].name, r->created->function)
-                : OK;
-}
-
 static int call_owner(duet_rref *r, const char *function, double timeout_s,
                       struct duet_rpc_value *result) {
     struct outgoing o;
@@ -136,18 +120,6 @@ int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *func
     CHECK_OUT(out);
     CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
     return rref_remote(out, rpc, &o);
-}
-
-int method_of(struct outgoing *o, duet_rref *r, const char *method,
-              const struct duet_rpc_value *args, int count, double timeout_s) {
-    if (!r || !method)
-        return fail(ERR_USAGE, "rpc: proxy: no %s was given", r ? "method" : "reference");
-    CHECK(check_count(method, args, count));
-    CHECK(user_name_check(method));
-    CHECK(to_owner(o, r, method, timeout_s));
-    o->args = args;
-    o->count = count;
-    return OK;
 }
 
 int duet_rref_sync(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,

@@ -9,11 +9,6 @@
 
 /* ---- functions ---- */
 
-int user_name_check(const char *name) {
-    if (strncmp(name, "duet.", 5) != 0) return OK;
-    return fail(ERR_USAGE, "rpc: '%.140s': names that begin with 'duet.' are reserved", name);
-}
-
 static struct function *find_function(duet_rpc *rpc, const char *name, size_t length) {
     for (int i = 0; i < rpc->function_count; i++) {
         struct function *f = &rpc->functions[i];
@@ -130,6 +125,25 @@ static int keep_result(duet_rpc_call *call) {
     pthread_mutex_unlock(&call->rpc->lock);
     call->object = NULL;
     return OK;
+}
+
+/* Keeps or frees the pass of a call whose function has ended. */
+static void pass_of_call_ends(duet_rpc_call *call, int code) {
+    struct autograd *p = call->pass;
+    if (!p) return;
+    call->pass = NULL;
+    if (code || !call->said->made || !p->returned.count) {
+        pass_free(p);
+        return;
+    }
+    pthread_mutex_lock(&call->rpc->lock);
+    rrefs_drop(&call->said->value);
+    p->args = call->said->value;
+    call->said->value = duet_rpc_none();
+    struct owner *o = owner_find(call->rpc, call->said->made);
+    o->pass = p;
+    o->device = p->device;
+    pthread_mutex_unlock(&call->rpc->lock);
 }
 
 static int run_function(duet_rpc_call *call) {

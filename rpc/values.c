@@ -1,5 +1,5 @@
 /* Converts values of the program to bytes, and bytes to values. Tensors are read from their device
- * and made on one; references are passed on and received (rref.c). */
+ * and made on one; references are passed on and received (refcount.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,21 +147,4 @@ int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
     if (!code) code = value_make(out, device);
     if (code) duet_rpc_value_free(out);
     return code;
-}
-
-void duet_rpc_value_free(struct duet_rpc_value *v) {
-    if (!v) return;
-    switch (v->type) {
-    case DUET_RPC_TEXT:
-    case DUET_RPC_BYTES: free((void *)v->data); break;
-    case DUET_RPC_TENSOR: duet_tensor_free(v->tensor); break;
-    case DUET_RPC_RREF: duet_rref_free(v->rref); break;
-    case DUET_RPC_LIST:
-        for (int i = 0; i < v->count; i++)
-            duet_rpc_value_free((struct duet_rpc_value *)&v->items[i]);
-        free((void *)v->items);
-        break;
-    default: break;
-    }
-    *v = duet_rpc_none();
 }

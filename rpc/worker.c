@@ -1,5 +1,5 @@
-/* Functions that the files of a worker share: ids, waits, the devices of threads, and sending to
- * other workers. They do not depend on calls, references or contexts. */
+/* Functions that the files of a worker share: ids, names, waits and the devices of threads. They do
+ * not depend on messages, calls, references or contexts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +72,12 @@ void pause_end(duet_rpc *rpc, duet_device *device) {
     device_take(rpc, device);
 }
 
-/* ---- the other workers ---- */
+/* ---- names, and the other workers ---- */
+
+int user_name_check(const char *name) {
+    if (strncmp(name, "duet.", 5) != 0) return OK;
+    return fail(ERR_USAGE, "rpc: '%.140s': names that begin with 'duet.' are reserved", name);
+}
 
 int find_worker(const duet_rpc *rpc, const char *name, int *rank) {
     for (*rank = 0; name && *rank < rpc->world; ++*rank)
@@ -94,13 +99,6 @@ int peer_error(const duet_rpc *rpc, int rank, const char *what) {
     const struct peer *p = &rpc->peers[rank];
     return fail(ERR_PEER, "rpc: %s: worker '%s' %s", what, p->name,
                 p->state == PEER_LEFT ? "has left" : p->why);
-}
-
-void life_emit(void *context, int to, const struct life_message *m) {
-    tell_peer(
-        context, to,
-        &(struct message){
-            .kind = MESSAGE_LIFE, .code = m->kind, .rref = m->rref, .worker = (uint64_t)m->worker});
 }
 
 /* ---- the end of its memory ---- */

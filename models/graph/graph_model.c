@@ -1,7 +1,6 @@
 /* The model that a graph describes: its parameters and buffers, forward, and the check of its
  * shapes. The check runs the ops themselves once, on a device that computes nothing, so no rule of
  * an op is written twice. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

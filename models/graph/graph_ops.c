@@ -1,6 +1,5 @@
 /* The ops of a graph: the arguments of each, and the function of duet.h that it calls. To add one,
  * add its row and its function here, and map PyTorch's op to it in python/duet/export/lower/. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"

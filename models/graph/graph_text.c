@@ -11,7 +11,6 @@
  * TYPE is f32[N, 3, 8N] or, for inputs and buffers, i64[...]. OPERAND is a %value, a NAME or none.
  * VALUE is a number or a list of numbers. The first error ends the parse. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     MUST(!duet_rpc_async(&waits, rpc, "w1", "f", DUET_NO_ARGS, -1));
     say_all(rpc, data, size, waits->id);
     pthread_mutex_lock(&rpc->lock);
-    peer_ends(rpc, &rpc->peers[1], PEER_GONE, "it is over");
+    take_frame(&rpc->peers[1], NULL); /* it has ended */
     pthread_mutex_unlock(&rpc->lock);
     int code = duet_future_wait(waits, &got);
     if (code) check_error(code);
