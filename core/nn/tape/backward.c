@@ -8,8 +8,6 @@
  *
  * It skips nodes whose output did not lead to the root. The gradients of the parameters complete in
  * about the reverse order of registration, which is the order of their arena (nn/param.h). */
-#include <string.h>
-
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

@@ -52,6 +52,11 @@ int tape_backward_to_x(duet_tape *t, enum op op, struct node *n, struct op_args 
     return grad_done(t, n->x, &dx);
 }
 
+int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tensor *to) {
+    struct op_args args = {.in[0] = *from, .out[0] = *to};
+    return tensor_count(from) ? launch(t->stream, OP_PERMUTE, &args) : OK;
+}
+
 int tape_launch_some(duet_tape *t, enum op op, const struct op_args *args, float empty) {
     struct op_args fill = {.out[0] = args->out[0], .p.fill.value = empty};
     if (!tensor_count(&args->out[0])) return OK;
@@ -96,8 +101,18 @@ int tape_blocked(duet_tape *t, duet_var *x) {
     return stuck;
 }
 
+/* Makes the strided value of x a row-major copy. */
+static int copy_view(duet_tape *t, duet_var *x) {
+    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
+    if (t->error || tape_fail(t, tape_copy_strided(t, &x->value, &y))) return t->error;
+    step_arena_hold(&t->arena, y.data); /* besides x->view's memory; lifetime.c says how long */
+    x->beside = x->saved ? VIEW_SAVED : VIEW_MADE;
+    x->value = y;
+    return OK;
+}
+
 int tape_stuck(duet_tape *t, duet_var *x) {
-    int stuck = tape_blocked(t, x) || (x->value.strided && tape_copy_view(t, x));
+    int stuck = tape_blocked(t, x) || (x->value.strided && copy_view(t, x));
     if (!stuck) scheduled_operation(t->stream);
     return stuck;
 }

@@ -17,29 +17,11 @@ struct computed_param {
     struct param_spec spec;
 };
 
-void tape_begin_rows(duet_tape *t) {
-    t->rows.inside = t->rows.count = 0;
-    t->rows.other = t->segments;
-    t->rows.other.n = t->segments.count;
-    for (int s = 0; s < t->segments.count; s++)
-        t->rows.other.seg[s].n = 1;
-}
-
 void tape_swap_rows(duet_tape *t) {
     const struct segments segments = t->segments;
     t->segments = t->rows.other;
     t->rows.other = segments;
     t->rows.inside = !t->rows.inside;
-}
-
-int tape_param_count(const duet_tape *t) {
-    return (t->step.params ? t->step.params->count : 0) + t->rows.count;
-}
-
-void tape_free_rows(duet_tape *t) {
-    for (int i = 0; i < t->rows.capacity; i++)
-        free(t->rows.computed[i]);
-    free(t->rows.computed);
 }
 
 struct param *tape_computed_at(const duet_tape *t, int i) {

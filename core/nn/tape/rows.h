@@ -18,15 +18,14 @@ struct tape_rows {
     int count, capacity;
 };
 
-void tape_begin_rows(duet_tape *t);
-void tape_free_rows(duet_tape *t);
 /* Begins or ends a part of the pass in which results have one row for each segment. */
 void tape_swap_rows(duet_tape *t);
 /* Adds x (segments, ..), whose rows are equal, as a parameter of the pass. Returns its index, or -1
  * with the error in the tape. */
 int tape_computed(duet_tape *t, duet_var *x);
 struct param *tape_computed_at(const duet_tape *t, int i);
-/* The number of parameters in the pass, with values computed from them, and the capacity. */
+/* The number of parameters in the pass, with values computed from them, and the capacity; both in
+ * tape.c. */
 int tape_param_count(const duet_tape *t);
 int tape_grow_params(duet_tape *t, int count);
 

@@ -57,7 +57,9 @@ void duet_tape_free(duet_tape *t) {
     free(t->nodes);
     free(t->use);
     free(t->has_grad);
-    tape_free_rows(t);
+    for (int i = 0; i < t->rows.capacity; i++)
+        free(t->rows.computed[i]);
+    free(t->rows.computed);
     device_free(t->device, t->block);
     device_free(t->device, t->losses.data);
     device_free(t->device, t->hits.data);
@@ -135,6 +137,10 @@ struct tensor tape_tensor(duet_tape *t, enum dtype dtype, enum layout layout, in
 
 /* ---- vars and nodes ---- */
 
+int tape_param_count(const duet_tape *t) {
+    return (t->step.params ? t->step.params->count : 0) + t->rows.count;
+}
+
 int tape_grow_params(duet_tape *t, int count) {
     if (count <= t->param_capacity) return OK;
     struct param_use *use = realloc(t->use, (size_t)count * sizeof *use);
@@ -166,6 +172,14 @@ static int check_segments(const struct tape_step *step) {
                : fail(ERR_FAILED, "tape: the segments hold %d samples, the batch %d", n, s->n);
 }
 
+static void begin_rows(duet_tape *t) {
+    t->rows.inside = t->rows.count = 0;
+    t->rows.other = t->segments;
+    t->rows.other.n = t->segments.count;
+    for (int s = 0; s < t->segments.count; s++)
+        t->rows.other.seg[s].n = 1;
+}
+
 int tape_begin(duet_tape *t, const struct tape_step *step) {
     int ran_out = t->error == ERR_MEMORY;
     if (t->next != t || t->torn) leave_ring(t);
@@ -174,7 +188,7 @@ int tape_begin(duet_tape *t, const struct tape_step *step) {
     CHECK(tape_fail(t, check_segments(step)));
     t->step = *step;
     t->segments = *step->segments;
-    tape_begin_rows(t);
+    begin_rows(t);
     CHECK(tape_fail(t, step_arena_restart(&t->arena, ran_out)));
     return tape_fail(t, tape_grow_params(t, tape_param_count(t)));
 }
@@ -232,53 +246,4 @@ int tape_node(duet_tape *t, const struct node *node) {
     t->clock = now > t->clock ? now : t->clock + 1;
     t->nodes[t->node_count++].clock = t->clock;
     return OK;
-}
-
-/* ---- gradients of vars ---- */
-
-struct tensor grad_target(duet_tape *t, const duet_var *x) {
-    struct tensor view;
-    if (tape_piece_view(t, x, &view)) return view;
-    return tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
-}
-
-/* Memory of other tapes has no holders here. */
-int grad_may_reuse(const duet_tape *t, const duet_var *y) {
-    return step_arena_holders(&t->arena, y->grad.data) == 1;
-}
-
-int grad_set(duet_tape *t, duet_var *x, const struct tensor *grad) {
-    const void *before = x->grad.data;
-    step_arena_hold(&t->arena, grad->data);
-    x->grad = *grad;
-    return step_arena_drop(&t->arena, before);
-}
-
-int grad_drop(duet_tape *t, duet_var *x) {
-    const void *before = x->grad.data;
-    x->grad = (struct tensor){0};
-    return step_arena_drop(&t->arena, before);
-}
-
-int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to) {
-    struct op_args args = {.in = {*to, *from}, .out[0] = *to};
-    return launch(t->stream, OP_ADD_FORWARD, &args);
-}
-
-/* The sum of two gradients goes into the one that nobody else reads; the bits are the same. */
-int grad_done(duet_tape *t, duet_var *x, const struct tensor *grad) {
-    if (x->grad.data) scheduled_additions(t->stream, 1);
-    if (x->grad.data && grad_may_reuse(t, x)) return tape_add(t, grad, &x->grad);
-    if (x->grad.data) CHECK(tape_add(t, &x->grad, grad));
-    return grad_set(t, x, grad);
-}
-
-int grad_share(duet_tape *t, duet_var *x, const struct tensor *grad) {
-    if (!x->grad.data) return grad_set(t, x, grad);
-    scheduled_additions(t->stream, 1);
-    if (grad_may_reuse(t, x)) return tape_add(t, grad, &x->grad);
-    struct op_args args = {.in = {x->grad, *grad}, .out[0] = grad_target(t, x)};
-    CHECK(t->error);
-    CHECK(launch(t->stream, OP_ADD_FORWARD, &args));
-    return grad_set(t, x, &args.out[0]);
 }

@@ -6,6 +6,7 @@
 
 #include "device/scheduled.h"
 #include "nn/params/params.h"
+#include "nn/tape/grads.h"
 #include "nn/tape/rows.h"
 #include "nn/tape/step_arena.h"
 #include "nn/tape/tape.h"
@@ -150,19 +151,6 @@ int tape_node_done(duet_tape *t, int index, int first);
 
 int tape_relu_done(duet_tape *t, duet_var *x); /* x has one deferred relu fewer */
 
-/* The gradient of x. A backward op writes it to grad_target, which is shaped like x->value;
- * grad_done then makes that x->grad, or adds it to the gradient that x already has. grad_share does
- * the same with the gradient of y, which others also read: it never writes to that memory. grad_set
- * replaces the gradient of x, and grad_drop removes it. grad_may_reuse is 1 if an elementwise
- * backward op may write the gradient of x over y's, because this is the last read of y's, no other
- * var has it, and it is memory of this tape. */
-struct tensor grad_target(duet_tape *t, const duet_var *x);
-int grad_done(duet_tape *t, duet_var *x, const struct tensor *grad);
-int grad_set(duet_tape *t, duet_var *x, const struct tensor *grad);
-int grad_share(duet_tape *t, duet_var *x, const struct tensor *grad);
-int grad_drop(duet_tape *t, duet_var *x);
-int grad_may_reuse(const duet_tape *t, const duet_var *y);
-
 /* The operand that a product's backward need not read, since the other one needs no gradient. */
 static inline int tape_product_spares(const duet_var *a, const duet_var *b) {
     return SPARES_Y | (b->needs_grad ? 0 : SPARES_X) | (a->needs_grad ? 0 : SPARES_X2);
@@ -170,9 +158,6 @@ static inline int tape_product_spares(const duet_var *a, const duet_var *b) {
 
 /* The gradient of a var of one number, shaped like its value. */
 int tape_ones(duet_tape *t, const struct tensor *like, struct tensor *ones);
-
-/* *to += *from. */
-int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to);
 
 /* 1 if a layer's result needs a gradient for x, w or b, which may be NULL. The results of frozen
  * layers at the input need none, so nothing of them is kept, and backward ends there. */
@@ -224,6 +209,13 @@ static inline struct tensor tensor_seen_as(const struct tensor *x, int rank, int
     return tensor_plain(x->data, x->dtype, rank, (int[3]){d0, d1, d2});
 }
 
+/* The same layout in other memory, from element `first` of `to` on. */
+static inline struct tensor tensor_moved(struct tensor view, const struct tensor *to,
+                                         size_t first) {
+    view.data = to->data ? (char *)to->data + first * sizeof(float) : NULL;
+    return view;
+}
+
 /* x as rows of its last dimension. */
 static inline struct tensor tensor_rows(const struct tensor *x) {
     const int width = x->dims[x->rank - 1];
@@ -250,9 +242,6 @@ struct tensor tape_lies(const duet_var *x);
 duet_var *tape_part(duet_tape *t, duet_var *x, const struct tensor *lies, const struct tensor *in_x,
                     size_t first);
 
-/* A strided x with different dimensions: a view of x if possible, else of a copy. */
-duet_var *tape_reshape_view(duet_tape *t, duet_var *x, int rank, const int *dims);
-
 /* An x in N16 as a PLAIN tensor in the same memory. Dimension 0 counts the groups, and an extra
  * dimension counts the 16 samples of a group. */
 struct tensor tape_in_groups(const struct tensor *x);
@@ -264,22 +253,6 @@ duet_var *tape_part_in_groups(duet_tape *t, duet_var *x, const struct tensor *se
 
 /* Copies `from` to `to`; either may be strided. It does nothing without samples. */
 int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tensor *to);
-
-/* Makes the strided value of x a row-major copy. */
-int tape_copy_view(duet_tape *t, duet_var *x);
-
-/* Notes in a walk that an op on the way to the root reads the view y. */
-void tape_count_part(duet_var *y);
-
-/* 1: only one op reads the view y, and writes its gradient to *view, in y's layout, without a
- * grad_done. 0: the gradient goes to y->grad, as usual. */
-int tape_grad_view(duet_tape *t, duet_var *y, struct tensor *view);
-
-/* The same for a view that is one piece of memory, also in N16; it needs grad_done. */
-int tape_piece_view(duet_tape *t, const duet_var *y, struct tensor *view);
-
-/* Makes y's gradient, with the dimensions of x, the gradient of x. */
-int tape_view_backward(duet_tape *t, struct node *n);
 
 /* Finds the common shape dims[rank] of a and b. Counted from the last dimension, a size that is 1
  * or missing becomes the other's. The last `own` dimensions are not compared. dims has MAX_RANK

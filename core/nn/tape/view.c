@@ -1,29 +1,6 @@
 /* Views: detach, flatten and reshape, whose results are in the memory of their operand. */
-#include <string.h>
-
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
-
-int tape_view_backward(duet_tape *t, struct node *n) {
-    if (!n->x->needs_grad) return OK;
-    struct tensor dx = n->y->grad;
-    dx.rank = n->x->value.rank;
-    memcpy(dx.dims, n->x->value.dims, sizeof dx.dims);
-    return grad_may_reuse(t, n->y) ? grad_done(t, n->x, &dx) : grad_share(t, n->x, &dx);
-}
-
-/* The memory is the same, in both layouts: in N16 a group is innermost, after all other
- * dimensions. */
-duet_var *tape_view(duet_tape *t, duet_var *x, int rank, const int *dims) {
-    if (x->value.strided && tape_stuck(t, x)) return NULL;
-    struct tensor y = x->value;
-    y.rank = rank;
-    for (int i = 0; i < MAX_RANK; i++)
-        y.dims[i] = i < rank ? dims[i] : 0;
-    struct node node = {.backward = tape_view_backward, .x = x, .spares = SPARES_ALL};
-    node.y = tape_view_var(t, y, x);
-    return tape_node(t, &node) ? NULL : node.y;
-}
 
 /* The value without the node that made it. */
 duet_var *duet_detach(duet_tape *t, duet_var *x) {
@@ -33,8 +10,37 @@ duet_var *duet_detach(duet_tape *t, duet_var *x) {
     return y;
 }
 
+/* The strides of dims[rank], with as many elements as x, in the memory of x, which is strided; 0:
+ * it is not a view. As in PyTorch's view(). */
+static int strides_of_shape(const struct tensor *x, int rank, const int *dims, int *stride) {
+    struct tensor runs = *x;
+    int run = tensor_merge(x->rank, runs.dims, runs.stride, NULL) - 1;
+    int left = runs.dims[run], below = runs.stride[run];
+    if (!tensor_count(x)) return 0;
+    for (int d = rank - 1; d >= 0; d--) {
+        if (dims[d] > 1 && left == 1) {
+            if (run-- == 0) return 0;
+            left = runs.dims[run], below = runs.stride[run];
+        }
+        if (left % dims[d]) return 0;
+        stride[d] = below;
+        below *= dims[d], left /= dims[d];
+    }
+    return run == 0 && left == 1;
+}
+
+/* A strided x with different dimensions: a view of x if possible, else of a copy. */
+static duet_var *strided_view(duet_tape *t, duet_var *x, int rank, const int *dims) {
+    struct tensor lies = tensor_plain(x->value.data, DTYPE_F32, rank, dims);
+    if (!strides_of_shape(&x->value, rank, dims, lies.stride))
+        return tape_stuck(t, x) ? NULL : tape_view(t, x, rank, dims);
+    struct tensor in_x = tensor_plain(NULL, DTYPE_F32, rank, dims);
+    lies.strided = 1;
+    return tape_part(t, x, &lies, &in_x, 0);
+}
+
 static duet_var *view(duet_tape *t, duet_var *x, int rank, const int *dims) {
-    return x->value.strided ? tape_reshape_view(t, x, rank, dims) : tape_view(t, x, rank, dims);
+    return x->value.strided ? strided_view(t, x, rank, dims) : tape_view(t, x, rank, dims);
 }
 
 duet_var *duet_flatten(duet_tape *t, duet_var *x) {
