@@ -5,8 +5,8 @@
 SUBMAKE = case "$$MAKEFLAGS" in *-j*) j= ;; *) j=-j$$(nproc) ;; esac; \
           $(MAKE) --no-print-directory $$j
 
-# The demo's build has only the best kernels of this processor. What `make` builds later has all that
-# it can run.
+# The demo's build has only the best kernels of this processor. What `make` builds later has all
+# that it can run.
 demo:
 	@scripts/setup.sh demo
 	+@$(SUBMAKE) KERNELS=$(firstword $(KERNELS)) found $(B)/duet

@@ -107,11 +107,12 @@ rule "MPI outside folders named mpi" "$(
 objects=()
 for source in "${sources[@]}"; do
     object=$build/${source%.c}.o
-    # In a folder cuda or mpi, either absent.c is built or all other files.
+    # In a folder cuda or mpi, either absent.c is built or all other files; vector kernels are built
+    # for this processor.
     [[ $source == *.c ]] || continue
     if [[ -e $object ]]; then
         objects+=("$object")
-    elif [[ $source != */cuda/* && $source != */mpi/* ]]; then
+    elif [[ $source != */cuda/* && $source != */mpi/* && $source != *_avx* ]]; then
         objects+=("missing:$object")
     fi
 done
@@ -152,10 +153,9 @@ rule "calls that point up or sideways" "$(
         }')"
 
 # And among the files. One that calls no other, or that no other calls, is in no circle; without it
-# others are in none, and so on. The folders of `known` still have circles.
-known='rpc|models|core/nn/tape|core/device/host/kernels'
+# others are in none, and so on.
 rule "calls in a circle of files" "$(
-    printf '%s\n' "${objects[@]}" | grep -vE "^missing:|^$build/($known)/" | xargs nm -A |
+    printf '%s\n' "${objects[@]}" | grep -v '^missing:' | xargs nm -A |
         awk -v build="$build/" '
         { sub(/:.*/, "", $1); file = substr($1, length(build) + 1) }
         $(NF - 1) ~ /^[BDRT]$/ { home[$NF] = file }

@@ -1,4 +1,4 @@
-/* The kernels for AVX2 with fused multiply-add, for groups of 16 samples if GROUP is not defined. */
+/* The kernels for AVX2 with fused multiply-add, for groups of 16 samples without GROUP. */
 #include "device/host/kernels/fast.h"
 
 #if defined(__x86_64__)
