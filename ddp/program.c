@@ -1,6 +1,5 @@
 /* duet_ddp puts DDP around the parameters of a program. ddp.c has the step. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/program_name.h"
 #include "ddp/setup.h"

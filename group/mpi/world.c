@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/cores.h"
 #include "base/error.h"
 #include "comm/environment.h"
 #include "group/mpi/mpi.h"
