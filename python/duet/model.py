@@ -20,34 +20,35 @@ class Numbers(Record):
         return " ".join(f"--{name} {value}" for name, value in self.items())
 
 
-def saved_bytes(model, inputs, named):
-    """Returns the bytes that autograd keeps for backward with these inputs, without parameters,
-    buffers, inputs and outputs; and the outputs, as fake tensors."""
+def saved_bytes(model, batches):
+    """Yields for each batch, (inputs, named), the bytes that autograd keeps for backward, without
+    parameters, buffers, inputs and outputs; and the outputs, as fake tensors."""
     import torch
     from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
     from torch.utils import _pytree
-    saved = {}  # bytes by storage, so that what several functions save counts once
+    fake, fakes = FakeTensorMode(allow_non_fake_inputs=True), {}
 
-    def key(tensor):
-        return tensor.untyped_storage()._cdata
-
-    def save(tensor):
-        saved[key(tensor)] = tensor.untyped_storage().nbytes(), tensor
+    def save(tensor):  # by storage, so that what several functions save counts once
+        saved[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes(), tensor
         return tensor
 
-    fake = FakeTensorMode(allow_non_fake_inputs=True)
-    with FakeCopyMode(fake):
-        double, (args, kwargs) = copy.deepcopy((model, (inputs, named)))
-    if not double.training:
-        double.train()
-    with fake, torch.enable_grad():
-        with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
-            output = double(*args, **kwargs)
-    outputs = [x for x in _pytree.tree_leaves(output) if isinstance(x, torch.Tensor)]
-    given = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
-    for tensor in [*double.parameters(), *double.buffers(), *given, *outputs]:
-        saved.pop(key(tensor), None)  # estimate counts these separately
-    return sum(count for count, _ in saved.values()), outputs
+    for batch in batches:
+        saved, made = {}, dict(fakes)
+        with FakeCopyMode(fake):
+            double, (args, kwargs) = copy.deepcopy((model, batch), made)
+        # The next copy of the model has the same fakes, which take most of the time.
+        fakes = {id(x): made[id(x)] for x in [*model.parameters(), *model.buffers()]
+                 if id(x) in made}
+        if not double.training:
+            double.train()
+        with fake, torch.enable_grad():
+            with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+                output = double(*args, **kwargs)
+        outputs = [x for x in _pytree.tree_leaves(output) if isinstance(x, torch.Tensor)]
+        given = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        for tensor in [*double.parameters(), *double.buffers(), *given, *outputs]:
+            saved.pop(tensor.untyped_storage()._cdata, None)  # estimate counts these separately
+        yield sum(count for count, _ in saved.values()), outputs
 
 
 def saved_per_sample(model, inputs):
@@ -56,9 +57,9 @@ def saved_per_sample(model, inputs):
     import torch
     samples = next(x.shape[0] for x in inputs if isinstance(x, torch.Tensor))
     try:
-        two, more = (saved_bytes(model, tuple(
-            torch.cat([x] * k) if isinstance(x, torch.Tensor) else x for x in inputs), {})[0]
-            for k in (2, 4))
+        two, more = (count for count, _ in saved_bytes(model, [(tuple(
+            torch.cat([x] * k) if isinstance(x, torch.Tensor) else x for x in inputs), {})
+            for k in (2, 4)]))
     except Exception:
         return None
     each = (more - two) // (2 * samples)
@@ -88,7 +89,7 @@ def describe(model, *inputs, **named):
     shape = tensors[0].shape[1:]
     if len(shape) not in (1, 3):  # estimate supports vectors and images
         shape = [shape.numel()]
-    held, outputs = saved_bytes(model, inputs, named)
+    held, outputs = next(saved_bytes(model, [(inputs, named)]))
     return Numbers(params=sum(p.numel() for p in model.parameters()),
                    buffers=sum(b.numel() for b in model.buffers()),
                    activations=-(-held // samples),
