@@ -36,16 +36,18 @@ def called(export):
     """export, but inputs may also be a dict. The wrapped forward has a parameter for each."""
     @functools.wraps(export)
     def of_calls(model, example_inputs, *arguments, **options):
-        kind, several = type(model), isinstance(example_inputs, tuple)
+        if type(model).__name__ in ("DataParallel", "DistributedDataParallel"):
+            model = model.module
+        kind, by_name = type(model), hasattr(example_inputs, "items")
+        if not by_name and not isinstance(example_inputs, (tuple, list)):
+            example_inputs = (example_inputs,)
         parameters = inspect.signature(getattr(model, "forward", export)).parameters.values()
-        by_name = hasattr(example_inputs, "items")
         if not hasattr(model, "forward") or not by_name and all(
                 p.kind is not p.VAR_POSITIONAL for p in parameters):
             return export(model, example_inputs, *arguments, **options)
         named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         names, defaults = [p.name for p in named], [p.default for p in named]
-        given = _by_position(model, names, defaults, example_inputs) if by_name else \
-            example_inputs if several else (example_inputs,)
+        given = _by_position(model, names, defaults, example_inputs) if by_name else example_inputs
         names = ["self", *names, *(f"more_{i}" for i in range(len(given)))][:len(given) + 1]
 
         def forward(self, *x):

@@ -39,11 +39,10 @@ def _run_once(torch, model, inputs):
     from .trace import copied, first_line
     try:
         trial = copied(model)
-    except Exception:  # the trace reports it
-        return
-    try:
         with torch.no_grad():
             trial(*inputs)
+    except ExportError:  # the trace reports that there is no copy
+        pass
     except Exception as error:
         names = {id(module): name for name, module in trial.named_modules()}
         within = [names.get(id(frame.f_locals.get("self")))
@@ -94,9 +93,14 @@ def _used(run, result):
                                            for line in kept if line.name in run.shown}
 
 
-def _text_of(torch, run, result, saved):
+def _text_of(run, result, saved):
     from .text import text_of
     lines, tensors = ["duet 1"], {}
+
+    def declare(what, name, tensor, more=""):
+        kind = "f32" if tensor.dtype.is_floating_point else "i64"
+        lines.append(f"{what} {name}: {kind}{text_of(list(tensor.shape))}{more}")
+        tensors[name] = tensor
     for value, node in run.inputs:
         kind = "f32{}"
         if not value.dtype.is_floating_point:
@@ -104,20 +108,16 @@ def _text_of(torch, run, result, saved):
             kind = f"i64{{}} below {least}" + (f" to {most}" if most > least else "")
         lines.append(f"input {value.name}: {kind.format(text_of(value.shape))}")
     for name, p in run.model.named_parameters():
-        tensors[name] = p.reshape(tuple(p.shape) or 1)
-        frozen = "" if p.requires_grad else " frozen"
-        lines.append(f"parameter {name}: f32{text_of(list(tensors[name].shape))}{frozen}")
+        declare("parameter", name, p.reshape(tuple(p.shape) or 1),
+                "" if p.requires_grad else " frozen")
     for name, buffer in run.model.named_buffers():
         base = name.removesuffix("num_batches_tracked") + "running_mean"
         if name in run.buffers or base in run.buffers:
-            wide = not buffer.dtype.is_floating_point
-            lines.append(f"buffer {name}: {'i64' if wide else 'f32'}{text_of(list(buffer.shape))}")
-            tensors[name] = buffer.to(torch.int64 if wide else torch.float32)
+            declare("buffer", name, buffer.float() if buffer.is_floating_point() else buffer.long())
     body, ops = _used(run, result)
     words = set(re.findall(r"constant\.\d+", "\n".join(body)))
-    for name in [name for name in run.constants if name in words]:
-        tensors[name] = run.constants[name]
-        lines.append(f"constant {name}: f32{text_of(list(tensors[name].shape))}")
+    for name in filter(words.__contains__, run.constants):
+        declare("constant", name, run.constants[name])
     lines += [f"saves {saved[0]} {saved[1]}"] if saved else []
     return "\n".join([*lines, *body, ""]), tensors, ops
 
@@ -140,13 +140,9 @@ def export(model, example_inputs, path, quiet=False, verify=True):
         import torch
     except ImportError:
         raise NoTorch("export") from None
-    if isinstance(example_inputs, torch.Tensor):
-        example_inputs = (example_inputs,)
     if not isinstance(model, torch.nn.Module):
         raise WrongArgument(f"duet.export: {getattr(model, '__name__', model)}: not a torch.nn."
                             "Module: give an instance of a class whose forward computes this")
-    if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
-        model = model.module
     from .lower import Interpreter
     from .trace import decompose, first_line, trace, without_torchs_log
     from .verify import verify as verified
@@ -162,6 +158,9 @@ def export(model, example_inputs, path, quiet=False, verify=True):
         if p.dtype is not torch.float32:
             raise ExportError(f"duet.export: parameter {name} is {p.dtype}: Duet computes in "
                               "float32: model.float() makes it so")
+        if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
+            raise ExportError(f"duet.export: {name} has a hook on its backward, so its gradients "
+                              "are not those of what forward computes: remove it first")
     _progress(quiet, f"duet.export: tracing {type(model).__name__} ...")
     try:
         traced, program = trace(model, example_inputs)
@@ -169,16 +168,17 @@ def export(model, example_inputs, path, quiet=False, verify=True):
             program = decompose(program)
     except Exception as error:
         _run_once(torch, model, example_inputs)
-        first = first_line(error)
-        why = "".join(why for words, why in _WHY.items() if words in first)
-        raise ExportError(f"duet.export: torch.export cannot trace {type(model).__name__}: "
-                          f"{first}{why}{_otherwise(model, example_inputs)}") from error
+        told = first_line(error)
+        told += "".join(why for words, why in _WHY.items() if words in told)
+        if not isinstance(error, ExportError):
+            told = f"torch.export cannot trace {type(model).__name__}: {told}"
+        raise ExportError(f"duet.export: {told}{_otherwise(model, example_inputs)}") from error
     run = Interpreter(traced, program, tensors)
     result = run.run()
     if run.refusals:
         told = "\n".join(dict.fromkeys(run.refusals))
         raise ExportError(f"duet.export: {told}{_otherwise(model, example_inputs)}")
-    text, stored, ops = _text_of(torch, run, result, saved_per_sample(model, example_inputs))
+    text, stored, ops = _text_of(run, result, saved_per_sample(model, example_inputs))
     stored = {name: tensor.detach().cpu().numpy() for name, tensor in stored.items()}
 
     def run_beside(trial):

@@ -7,6 +7,7 @@ import math
 import torch
 
 _EXACT = 1 << 24  # float32 has every integer up to this one
+_PER_COUNT = "its values depend on the number of samples: compute them from an input"
 
 
 class Refused(Exception):
@@ -61,10 +62,9 @@ class Const:
                 if isinstance(size, N):
                     parts = t.unflatten(d, (count, int(size)))
                     t = parts.select(d, 0)
-                    require(parts.eq(t.unsqueeze(d)).all(),
-                            "its values depend on the number of samples")
+                    require(parts.eq(t.unsqueeze(d)).all(), _PER_COUNT)
             one.append(t)
-        require(all(t.equal(one[0]) for t in one), "its values depend on the number of samples")
+        require(all(t.equal(one[0]) for t in one), _PER_COUNT)
         return one[0]
 
 
@@ -87,8 +87,8 @@ class Sizes:
         if expression.is_Integer:
             return int(expression)
         factor = expression / self.samples
-        require(factor.is_Integer, f"its shape has {expression}, not a multiple of the samples of "
-                                   "the first input")
+        require(factor.is_Integer, f"its shape has {expression}, which is not a multiple of the "
+                                   "samples: use x.shape[0] of the first input")
         return N(int(factor))
 
     def at(self, n, samples):
@@ -132,7 +132,6 @@ def _evaluated(node, operand):
 def folded(program, sizes, tensors):
     """{node: Const} for nodes that depend on no input and no parameter; `tensors` has those of
     buffers and lifted constants, by node."""
-    random = torch.Tag.nondeterministic_seeded
     constants = {node: Const([x], list(x.shape)) for node, x in tensors.items()}
 
     def operand(x, samples):
@@ -143,9 +142,9 @@ def folded(program, sizes, tensors):
         val, inputs = node.meta.get("val"), node.all_input_nodes
         if node.op != "call_function" or not isinstance(val, torch.Tensor) or any(
                 x not in constants and not isinstance(
-                    x.meta.get("val"), (torch.SymInt, int, float, bool)) for x in inputs):
-            continue
-        if random in getattr(node.target, "tags", ()) or "empty" in name_of(node):
+                    x.meta.get("val"), (torch.SymInt, int, float, bool)) for x in inputs) or \
+                torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or \
+                "empty" in name_of(node):
             continue
         grows = any(isinstance(n, torch.SymInt) for n in val.shape) or any(
             x not in constants or len(constants[x].of) > 1 for x in inputs)

@@ -66,7 +66,8 @@ class Value:
 
 
 MIXES = "it mixes samples: give dim, without that of the samples"
-_IN_FRONT = "it mixes samples: only the first dimension may be that of the samples"
+PICKS = "it picks samples: pick along another dimension"
+IN_FRONT = "it mixes samples: only the first dimension may be that of the samples"
 
 
 def broadcast(*shapes):
@@ -98,11 +99,15 @@ class Writer:
         """The name of a line; equal lines are written once, unless they draw numbers."""
         words = ["none" if x is None else x if isinstance(x, str) else x.name for x in operands]
         require(not any(isinstance(x, float) and x != x for x in settings.values()),
-                "one of its numbers is NaN")
-        require(0 not in [int(n) for n in axes], "its result is empty")
-        require(len(axes) <= 8, "its result has more than 8 dimensions")
-        settings = [f"{key}={text_of(_less_one(key, value) if shared else value)}"
-                    for key, value in settings.items()]
+                "one of its numbers is NaN: give it a number")
+        require(0 not in [int(n) for n in axes], "its result is empty: leave it out")
+        require(len(axes) <= 8, "its result has more than 8 dimensions: flatten some of them")
+        if shared:  # its dimensions do not count that of the samples
+            settings |= {key: settings[key] - 1 for key in ("dim", "dim0", "dim1")
+                         if key in settings}
+            settings |= {key: [i - 1 for i in settings[key] if i] for key in ("dims", "order")
+                         if key in settings}
+        settings = [f"{key}={text_of(value)}" for key, value in settings.items()]
         alike = f"f32{text_of(axes[shared:])} = {op}", *words, *settings
         if once and alike in self.known:
             return self.known[alike]
@@ -128,9 +133,9 @@ class Writer:
 
     def constant(self, tensor):
         torch = self.torch
-        require(not tensor.is_complex(), "it takes a complex constant")
+        require(not tensor.is_complex(), "it takes a complex constant: give two real ones")
         kind, tensor = tensor.dtype, tensor.detach().to(torch.float32, copy=True).contiguous()
-        require(not torch.isnan(tensor).any(), "a constant of the model has NaN")
+        require(not torch.isnan(tensor).any(), "it takes a constant with NaN: give it numbers")
         equal = (name for name, other in self.constants.items() if torch.equal(other, tensor))
         fresh = (name for i in itertools.count() if (name := f"constant.{i}") not in
                  self.names | self.constants.keys())
@@ -144,13 +149,14 @@ class Writer:
             return x
         if isinstance(x, (bool, int, float)):
             x = Const([self.torch.tensor(float(x))], [])
-        require(isinstance(x, Const), "it takes a value that is not a tensor of the samples")
+        require(isinstance(x, Const), "it takes a value that is no tensor: give a tensor")
+        require(0 not in x.shape, "its operand is empty: leave it out")
         if x.number is not None:
             return self.constant(self.torch.tensor([x.number], dtype=x.dtype)).but(
                 shape=x.shape, repeats=range(x.rank))
         y, rows = self.constant(x.alike()), {d for d, n in enumerate(x.shape) if isinstance(n, N)}
         more = {d for d in rows if int(x.shape[d]) > 1}
-        require(len(more) < 2, "it grows with the samples in two dimensions")
+        require(len(more) < 2, "the samples are in two of its dimensions: keep one")
         y = y.but(shape=x.shape, repeats=rows - more)
         return self.lifted(y).but(at=more.pop()) if more else y
 
@@ -166,7 +172,7 @@ class Writer:
         if x is None:
             return None
         x = x if isinstance(x, Value) else self.constant(x.alike())
-        require(self.is_parameter(x), f"its {what} is computed: it must be a parameter")
+        require(self.is_parameter(x), f"its {what} is computed: give a parameter")
         name = self.lay(x, x.shape, shared=True)
         return name if name not in self.constants else self.emit(
             "reshape", [name], [N(1), *x.shape], shared=True)
@@ -216,7 +222,7 @@ class Writer:
         if not repeats:
             return x
         rows = [d for d in repeats if isinstance(x.shape[d], N)]
-        require(len(rows) + (x.at is not None) < 2, _IN_FRONT)
+        require(len(rows) + (x.at is not None) < 2, IN_FRONT)
         x, wide = self.lifted(x), [d for d in range(x.rank) if x.size(d) != 1 or
                                    d in repeats and int(x.shape[d]) != 1]
         y = x.but(repeats=x.repeats - repeats)
@@ -237,7 +243,7 @@ class Writer:
         before = math.prod(map(int, x.shape[:x.at])) * x.front
         at = next(d for d, n in enumerate(shape) if isinstance(n, N))
         front, rest = divmod(before, math.prod(map(int, shape[:at])))
-        require(front and not rest and int(shape[at]) % front == 0, _IN_FRONT)
+        require(front and not rest and int(shape[at]) % front == 0, IN_FRONT)
         return x.but(shape=shape, at=at, front=front)
 
     def beside(self, values, shape, skip=(), direct=False):
@@ -246,7 +252,7 @@ class Writer:
         are, in which the values differ. direct: shared values may be beside others."""
         values, skip = [x.of_rank(len(shape)) for x in values], [d % len(shape) for d in skip]
         of = {(x.at, x.at in skip or x.front): x for x in values if x.at is not None}
-        require(len(of) < 2, "it mixes samples: their dimensions have other orders")
+        require(len(of) < 2, "it mixes samples: permute them to one dimension first")
         like, shared = next(iter(of.values()), values[0]), all(x.shared for x in values)
         keys = [d for d in range(len(shape)) if d in skip or any(x.size(d) != 1 for x in values)]
         names = []
@@ -290,7 +296,7 @@ class Writer:
     def rows(self, x):
         """The name of a line as the tensor is, whose first dimension may have several rows of each
         sample, and how many."""
-        require(x.at in (None, 0), "it takes a tensor in which the samples are not in front")
+        require(x.at in (None, 0), "its samples are not in front: permute them there first")
         x = self.lifted(self.dense(x, only=range(1, x.rank)))
         return self.lay(x, [N(x.size(0)), *map(int, x.shape[1:])]), x, x.size(0)
 
@@ -306,7 +312,7 @@ class Writer:
         """A number, or a constant that is one and has no dimension; else None."""
         if isinstance(x, (bool, int, float)) and not isinstance(x, N):
             return float(x)
-        require(not isinstance(x, N), "it computes with the number of samples")
+        require(not isinstance(x, N), "it computes with the number of samples: write a number")
         return float(x.number) if isinstance(x, Const) and not x.rank else None
 
     def constant_number(self, x):
@@ -352,10 +358,3 @@ class Writer:
 
     def detach(self, x):
         return self.line("detach", x) if getattr(x, "name", None) in self.trained else x
-
-
-def _less_one(key, value):
-    """A setting that counts dimensions, of a line without that of the samples."""
-    if key in ("dim", "dim0", "dim1"):
-        return value - 1
-    return [i - 1 for i in value if i] if key in ("dims", "order") else value

@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import gc
-import inspect
 import io
 import logging
 import operator
@@ -15,7 +14,6 @@ import torch
 from .._library import ExportError
 from .lower import LOWERINGS
 
-_TRACED_WITH = 2  # least samples: torch.export takes a batch of 1 for a constant
 _SAMPLES = *range(2, 66), 100, 127, 128, 255, 256, 1000  # batch sizes for which guards must hold
 
 
@@ -70,44 +68,26 @@ def copied(model):
     try:
         return copy.deepcopy(model, kept)
     except Exception as error:
-        raise ExportError(f"duet.export: {type(model).__name__} cannot be copied "
-                          f"({first_line(error)}): its modules must be copyable: the export runs "
-                          "copies of the model") from None
+        raise ExportError(f"{type(model).__name__} cannot be copied ({first_line(error)}), and the "
+                          "export runs copies: make its modules copyable") from None
 
 
 @without_torchs_log()
 def trace(model, inputs):
     """Returns the traced copy of the model, and the program."""
-    pairs = [torch.cat([x] * _TRACED_WITH) if isinstance(x, torch.Tensor) and x.dim() and
-             x.shape[0] < _TRACED_WITH else x for x in inputs]
-    pairs = [x.clone() if any(x is other for other in pairs[:i]) and isinstance(x, torch.Tensor)
-             else x for i, x in enumerate(pairs)]  # a tensor passed twice becomes two inputs
-    dynamic = tuple({0: torch.export.Dim.DYNAMIC} if isinstance(x, torch.Tensor) and x.dim()
-                    else None for x in pairs)
-    varargs = any(p.kind is p.VAR_POSITIONAL
-                  for p in inspect.signature(model.forward).parameters.values())
-    _refuse_hooks(model)
+    given = tuple(x.detach()[torch.arange(max(2, len(x))) % len(x)]  # one would be a constant
+                  if isinstance(x, torch.Tensor) else x for x in inputs)
+    dynamic = tuple({0: torch.export.Dim.DYNAMIC} if isinstance(x, torch.Tensor) else None
+                    for x in given)
     traced = copied(model)
-    kept = [b.clone() for b in traced.buffers()]
     _for_a_trace(traced)
-    program = torch.export.export(traced, tuple(pairs), strict=False,
-                                  dynamic_shapes=(dynamic,) if varargs else dynamic)
+    program = torch.export.export(traced, given, strict=False, dynamic_shapes=dynamic)
     _refuse_shared_memory(model, program)
     _refuse_guards(program)
-    for b, before in zip(traced.buffers(), kept):
-        b.data.copy_(before)
     return traced, program
 
 
 # ---- faults that neither a trace nor a comparison with the model (verify.py) would find
-
-def _refuse_hooks(model):
-    """Refuses hooks on parameters, which a copy lacks."""
-    for name, p in model.named_parameters():
-        if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
-            raise ExportError(f"a hook on the backward of {name}: its gradients are not those of "
-                              "what forward computes")
-
 
 def _refuse_shared_memory(model, program):
     """Tied parameters are one Parameter in two places. Two tensors that share memory would become
@@ -139,8 +119,8 @@ def _refuse_guards(program):
         samples = symbols.pop()
         if not all(guard.expr.subs(samples, n) for n in _SAMPLES):
             text = str(guard.expr).replace(str(samples), "x.shape[0]")
-            raise ExportError(f"{place.filename}:{place.lineno}: forward depends on the "
-                              f"number of samples: the example took the branch {text}")
+            raise ExportError(f"{place.filename}:{place.lineno}: forward depends on the number of "
+                              f"samples, as {text} for the example: write it without this branch")
 
 
 # ---- few kinds of op: an op with a lowering stays whole, and PyTorch decomposes all others; the
@@ -154,13 +134,11 @@ def decompose(program):
         program.state_dict[name] = x.clone() if id(x) in seen and not isinstance(
             x, torch.nn.Parameter) else x
         seen.add(id(x))
-    table = torch.export.default_decompositions()
-    for op, how in torch._decomp.decomposition_table.items():
-        if isinstance(op, torch._ops.OpOverload) and not op._schema.is_mutable and op not in table:
-            table[op] = how
-    for op in [op for op in table.keys() if op._schema.name in LOWERINGS]:
-        table.pop(op)
-    return program.run_decompositions(table)
+    default = dict(torch.export.default_decompositions())
+    table = torch._decomp.decomposition_table | default
+    return program.run_decompositions({
+        op: how for op, how in table.items() if isinstance(op, torch._ops.OpOverload) and
+        op._schema.name not in LOWERINGS and (op in default or not op._schema.is_mutable)})
 
 
 def _note_no_grad(module):

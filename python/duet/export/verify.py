@@ -29,7 +29,7 @@ TIMES = 4  # multiple of the distance between PyTorch's own float32 and float64
 # Where PyTorch's float32 is exact by chance, Duet may be off by the roundings of long sums: of the
 # parameter's own gradient; and of all gradients, for one that is nothing but roundings. That is
 # known from float64, in which it is ZERO, relative to all; until then, SOME of all is allowed.
-FLOOR, NOTHING, SOME, ZERO = 1e-5, 1e-6, 1e-8, 1e-10
+FLOOR, NOTHING, SOME, ZERO = 1e-5, 1e-6, 3e-8, 1e-10
 ROUNDED = 2.0 ** -21  # of parameters, relative: some roundings of float32
 ALL_ROUNDINGS = 0.1  # of a gradient: float32 is not as far from float64, except near a corner
 SAME, SETTLED = 1e-5, 1e-3  # of equal losses; of a gradient: more may be state and is asked again

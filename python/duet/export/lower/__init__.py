@@ -53,22 +53,13 @@ class Interpreter(Writer):
                                   if spec.kind.name == "USER_INPUT" and isinstance(
                                       n.meta.get("val"), torch.Tensor)), examples))
 
-    def _tensors(self):
-        """The node of each tensor of the model, except parameters and the buffers of norms."""
-        table = self.program.constants | self.program.state_dict
-        return {node: table[spec.target].detach() for node, spec in self.specs.items()
-                if spec.kind.name == "CONSTANT_TENSOR" or spec.kind.name == "BUFFER" and
-                spec.target not in self.written and not _OF_NORM.search(spec.target)}
-
     def _placeholder(self, node):
         spec, x = self.specs[node], node.meta.get("val")
         if spec.kind.name == "USER_INPUT":
             if not isinstance(x, torch.Tensor):
                 return x
-            require(x.dtype in _TYPES[:3],
-                    f"an input of {x.dtype}: give it as float32 or as integers")
+            require(x.dtype in _TYPES[:3], f"the input is {x.dtype}: give float32 or integers")
             shape = self.measure.shape(x)
-            require(shape and shape[0] == N(1), "an input without samples")
             value = Value(f"%{node.name}", shape, shape, 0, dtype=x.dtype)
             self.inputs.append((value, node))
             return value
@@ -124,7 +115,7 @@ class Interpreter(Writer):
         several = isinstance(val, (list, tuple))
         for x in val if several else [val]:
             require(not isinstance(x, torch.Tensor) or x.dtype in _TYPES,
-                    f"it makes {getattr(x, 'dtype', None)}: Duet computes in float32")
+                    f"it makes {getattr(x, 'dtype', None)}: cast to torch.float32 instead")
         require(node not in self.ranges.rounded, "its integers may exceed 2^24, which float32 "
                                                  "rounds: use clamp to bound them")
         schema = target._schema.arguments
@@ -145,7 +136,11 @@ class Interpreter(Writer):
         result = returned[0] if len(returned) == 1 else None
         whole = {node: x for node, x in self.examples.items() if not x.is_floating_point()}
         self.below = bounds(self.program, whole)
-        constants = folded(self.program, self.measure, self._tensors())
+        table = self.program.constants | self.program.state_dict
+        constants = folded(self.program, self.measure, {
+            node: table[spec.target].detach() for node, spec in self.specs.items()
+            if spec.kind.name == "CONSTANT_TENSOR" or spec.kind.name == "BUFFER" and
+            spec.target not in self.written and not _OF_NORM.search(spec.target)})
         self.ranges = Ranges(self.program, self.measure, constants, self.below)
         for node in self.program.graph.nodes:
             if node.op == "output" or not node.users and node not in self.examples:
@@ -175,7 +170,7 @@ class Interpreter(Writer):
             return
         require(isinstance(value, Value) and value.shared and value.dtype.is_floating_point and
                 name in dict(self.model.named_buffers()),
-                f"it writes into {name}, a tensor of the model, which would change in each step")
+                f"it writes into {name}, a tensor of the model: compute a new tensor")
         self.buffers.add(name)
         value = self.dense(value)
         self.updates.append((name, self.lay(value, value.shape, shared=True)))

@@ -10,7 +10,7 @@ from ..text import LEAST, Value
 from . import lower
 
 aten = torch.ops.aten
-UNSAMPLED = "dropout of a tensor without samples: each sample would draw its own"
+UNSAMPLED = "it draws numbers that belong to no sample: give it x.shape[0] rows"
 
 # ---- functions of one number
 
@@ -53,7 +53,7 @@ def _(w, a, shape):
 
 @lower(aten.round)
 def _(w, a, shape):
-    require(not a.get("decimals"), "it rounds to decimals, which float32 cannot represent")
+    require(not a.get("decimals"), "it rounds to decimals: write (x * 100).round() / 100")
     return w.line("round", a.self)
 
 
@@ -77,10 +77,10 @@ def div(w, a, shape):
     """Division by a number multiplies by its inverse, unless its result is then rounded."""
     number, mode = w.number(a.other), a.get("rounding_mode")
     if mode:
-        require(number, "it divides and rounds by something other than a nonzero number")
+        require(number, "its divisor is not a nonzero number: write torch.floor(x / y)")
         x = a.self
         if mode == "trunc":
-            require(number.is_integer(), "it rounds towards 0 by something other than an integer")
+            require(number.is_integer(), "its divisor is no integer: write torch.trunc(x / y)")
             x = w.sub(x, w.line("fmod", x, number=number))
         return w.line("floor_divide", x, number=number)
     if number is not None:
@@ -111,7 +111,7 @@ def _(w, a, shape):
 def _(w, a, shape):
     power, base = w.number(a.exponent), w.number(a.self)
     if base is not None and base > 0:
-        require(not is_whole(a.exponent), "it has a power that is computed, which float32 rounds")
+        require(not is_whole(a.exponent), "its power is a computed integer: write 2.0 ** y.float()")
         return w.line("exp", w.times(a.exponent, math.log(base)))
     require(power is not None and base is None,
             "its power is not a number: write torch.exp(y * torch.log(x)), for x above 0")
@@ -151,14 +151,6 @@ for _name, _how in {"eq": ("equal",), "ne": ("equal", False, True), "gt": ("abov
         lambda w, a, shape, how=_how: compare(w, how[0], a.self, a.other, *how[1:]))
 
 
-def _is_bool(x):
-    return isinstance(x, bool) or getattr(x, "dtype", None) is torch.bool
-
-
-def truth(w, x):
-    return x if _is_bool(x) else compare(w, "equal", x, 0, negate=True)
-
-
 for _op, _formula in {
     aten.bitwise_not: lambda w, x: w.line("equal", x, number=0),
     aten.bitwise_and: lambda w, x, y: w.mul(x, y),
@@ -167,7 +159,7 @@ for _op, _formula in {
 }.items():
     @lower(_op)
     def _(w, a, shape, formula=_formula):
-        require(_is_bool(a.self), "it works on bits, not on bool: compare first, as x != 0")
+        require(a.self.dtype is torch.bool, "it works on bits: compare first, as x != 0")
         return formula(w, *a.values())
 
 
@@ -202,7 +194,7 @@ def _(w, a, shape):
 
 def _drawn(w, op, shape, **settings):
     """Dropout keeps some of the ones."""
-    require(shape and isinstance(shape[0], N), "it draws numbers that belong to no sample")
+    require(shape and isinstance(shape[0], N), UNSAMPLED)
     axes = [N(1), *([int(shape[0])] if int(shape[0]) > 1 else []), *map(int, shape[1:])]
     ones = [w.emit("expand", [w.constant(torch.ones([*map(int, axes[1:])] or [1]))], axes)
             ] if op == "dropout" else []

@@ -7,13 +7,14 @@ import types
 import torch
 
 from ..passes import Const, N, require
-from ..text import MIXES, Value, broadcast
+from ..text import IN_FRONT, MIXES, Value, broadcast
 from . import lower
 from .elements import UNSAMPLED
 from .reductions import softmax
 from .shapes import narrow, padded
 
 aten = torch.ops.aten
+_UNBATCHED = "its images have no batch dimension in addition to channels: give x[:, None]"
 
 
 def pair(x, count=2):
@@ -29,7 +30,7 @@ def sides(count, **settings):
 
 def of_samples(w, op, x, operands, shape, **settings):
     """A line that takes the whole tensor, (samples, channels, ..)."""
-    require(x.rank == len(shape), "without a batch dimension in addition to its channels")
+    require(x.rank == 4 or "pool" not in op, _UNBATCHED)
     name, x, count = w.rows(x)
     y = w.emit(op, [name, *operands], [N(count), *map(int, shape[1:])], **settings)
     return w.of_rows(y, x, count, shape)
@@ -43,7 +44,7 @@ def _weights(w, a):
 def _(w, a, shape):
     """All of PyTorch's convolutions, in one or two dimensions, also transposed."""
     x, count = w.value(a.input), len(shape) - 2
-    require(count < 3, "it convolves in three dimensions: Duet does in one and two")
+    require(count < 3, "it convolves in three dimensions: use at most two")
     operands = _weights(w, a)
     more = {"output_padding": a.output_padding} if a.transposed else {}
     settings = sides(count, stride=a.stride, padding=a.padding, dilation=a.dilation, **more)
@@ -71,7 +72,7 @@ def _(w, a, shape):
     operands = [w.parameter(other if a.get(what) is None else a[what], what)
                 for what, other in (("weight", ones), ("bias", zeros))]
     how = {"momentum": a.momentum} if a.get("training") else {"training": 0}
-    require(not x.shared, "it normalizes a value without samples")
+    require(not x.shared, "it normalizes a value without samples: use F.layer_norm")
     name, x, count = w.rows(x)
     full = [N(count), *map(int, shape[1:])]
     flat = full if len(full) in (2, 4) else [*full[:2], math.prod(full[2:]), 1]
@@ -105,7 +106,6 @@ def _(w, a, shape):
 @lower(aten.max_pool2d_with_indices)
 def _(w, a, shape):
     x, stride = w.value(a.self), a.get("stride") or a.kernel_size
-    require(len(shape[0]) == x.rank == 4, "without a batch dimension in addition to its channels")
     how = sides(2, size=a.kernel_size, stride=stride, padding=a.get("padding", 0))
     require(set(pair(a.get("dilation", 1))) == {1}, "its window is dilated: leave dilation out")
     return [of_samples(w, "max_pool2d", x, [], shape[0], **how,
@@ -116,21 +116,19 @@ def _(w, a, shape):
 def _(w, a, shape):
     """The line takes whole windows and divides by their size. A short last window is padded with
     zeros, and each output is multiplied by PyTorch's result for ones divided by the line's."""
-    pool, x = torch.nn.functional.avg_pool2d, w.value(a.self)
-    require(x.rank == 4, "without a batch dimension in addition to its channels")
-    size, padding = pair(a.kernel_size), pair(a.get("padding", 0))
-    stride, inside = pair(a.get("stride") or size), list(map(int, x.shape[2:]))
+    x, pool = w.value(a.self), torch.nn.functional.avg_pool2d
+    require(x.rank == 4, _UNBATCHED)
+    size, padding, ones = pair(a.kernel_size), pair(a.padding), torch.ones(1, 1, *x.shape[2:])
+    stride = pair(a.stride or size)
     lacks = [max(0, (int(to) - 1) * s + k - p - n) for to, s, k, p, n in
-             zip(shape[2:], stride, size, padding, inside)]
+             zip(shape[2:], stride, size, padding, ones.shape[2:])]
     border = [padding[1], lacks[1], padding[0], lacks[0]]
-    ones = torch.ones(1, 1, *inside)
-    share = pool(ones, size, stride, padding, a.get("ceil_mode", False),
-                 a.get("count_include_pad", True), a.get("divisor_override"))
-    padded_ones = torch.nn.functional.pad(ones, border)
-    of_line = pool(padded_ones, size, stride)[:, :, :shape[2], :shape[3]]
+    share = aten.avg_pool2d(ones, *list(a.values())[1:])
+    of_line = pool(torch.nn.functional.pad(ones, border), size, stride)
     if any(lack > p for lack, p in zip(lacks, padding)):
         x, padding = padded(w, x, border), [0, 0]
-    how, factor = sides(2, size=size, stride=stride, padding=padding), share / of_line
+    how = sides(2, size=size, stride=stride, padding=padding)
+    factor = share / of_line[:, :, :shape[2], :shape[3]]
     y = of_samples(w, "avg_pool2d", x, [], shape, **how)
     return y if (factor == 1).all() else w.mul(y, Const([factor], list(factor.shape)))
 
@@ -174,15 +172,15 @@ def _(w, a, shape):
         if a.dropout and a.train and layer + 1 < a.num_layers:
             name = w.emit("dropout", [name], axes, once=False, p=a.dropout)
 
-    def value(name, *sizes):
-        return w.of_rows(name, transposed, count, [transposed.shape[0], *sizes])
+    def value(name, order, *sizes):
+        y = w.of_rows(name, transposed, count, [transposed.shape[0], *sizes])
+        return w.permuted(y, *order, 2)
 
     def last(of_cells):
         """The states after the last step; an LSTM's cell states follow those of all steps."""
         parts = [part(y, length if of_cells else end, 1) for y, end in made]
-        y = value(joined(parts, len(parts), width, dim=1), len(parts), width)
-        return w.permuted(y, 1, 0, 2)
-    return [w.permuted(value(name, *axes[1:]), *order, 2),
+        return value(joined(parts, len(parts), width, dim=1), [1, 0], len(parts), width)
+    return [value(name, order, *axes[1:]),
             *(last(k) if 1 + k in w.asked else None for k in range(states))]
 
 
@@ -240,7 +238,7 @@ def matmul(w, x, y):
     x, y = (w.dense(v, [*needed, d], like) for v, d in ((x, rank - 1), (y, rank - 2)))
     # The samples move to the front from any dimension, which must be the same in both.
     require(x.at is None or y.at is None or (x.at, x.front) == (y.at, y.front) and x.at in
-            range(rank - 2), "it mixes samples: they are in different dimensions")
+            range(rank - 2), IN_FRONT)
     lead = [math.prod(int(shape[d]) for d in needed)] if needed else []
     axes = [N(1), *lead, x.size(-2), y.size(-1)]
     z = w.emit("matmul", [w.lay(v, [*lead, v.size(-2), v.size(-1)]) for v in (x, y)], axes)
@@ -255,36 +253,35 @@ lower(aten.matmul, aten.mm, aten.bmm, aten.mv, aten.dot)(
 @lower(aten.addmm)
 def _(w, a, shape):
     x, y = list(a.values())[1:3]
-    if a.get("alpha", 1) == a.get("beta", 1) == 1 and isinstance(y, Value) and y.shared and \
-            y.rank == 2 and isinstance(a.self, Value) and a.self.shared and a.self.rank == 1:
-        return linear(w, w.value(x), swapped(w, y), a.self)
+    if a.get("alpha", 1) == a.get("beta", 1) == 1 and len(a.self.shape) == 1 and \
+            w.is_parameter(y) and w.is_parameter(a.self):
+        return linear(w, w.value(x), swapped(w, w.value(y)), a.self)
     return w.add(w.times(w.value(a.self), a.get("beta", 1)),
                  w.times(matmul(w, x, y), a.get("alpha", 1)))
 
 
 # ---- attention
 
-def _added_to_scores(w, mask):
-    """The mask as numbers: a bool mask becomes 0, and -inf where a key is hidden."""
-    if isinstance(mask, Const):
-        return Const([t.log() if t.dtype is torch.bool else t for t in mask.of], mask.shape)
-    return w.line("log", mask) if mask.dtype is torch.bool else mask
-
-
 @lower(aten.scaled_dot_product_attention)
 def _(w, a, shape):
     q, k, v = (w.value(x) for x in (a.query, a.key, a.value))
-    if a.get("enable_gqa") and k.shape[-3] != q.shape[-3]:
-        k, v = (_repeated(w, x, q.shape[-3]) for x in (k, v))
+    groups = int(q.shape[-3]) // int(k.shape[-3]) if a.get("enable_gqa") else 1
+    if groups > 1:  # each head is repeated in a row
+        k, v = (w.view(x.unsqueezed(-3).expanded([*x.shape[:-2], groups, *x.shape[-2:]]),
+                       [*x.shape[:-3], q.shape[-3], *x.shape[-2:]]) for x in (k, v))
     scale, p, mask = a.get("scale"), a.get("dropout_p", 0.0), a.get("attn_mask")
     rank = max(x.rank for x in (q, k, v))
-    mask = None if mask is None else w.value(_added_to_scores(w, mask))
+    if isinstance(mask, Const):  # a bool mask becomes 0, and -inf where a key is hidden
+        mask = w.value(Const([t.log() if t.dtype is torch.bool else t for t in mask.of],
+                             mask.shape))
+    elif mask is not None and mask.dtype is torch.bool:
+        mask = w.line("log", mask)
     if mask is not None and mask.name in w.trained:
         return _by_definition(w, q, k, v, mask, scale, p)
     values = [x.of_rank(rank) for x in (q, k, v)]
     needed = [d for d in range(rank) if d > rank - 3 or any(x.size(d) != 1 for x in values)]
     like = next((x for x in values if x.at is not None), None)
-    require(like is None or like.at < rank - 2, "it mixes samples")
+    require(like is None or like.at < rank - 2, IN_FRONT)
     values = [w.lifted(w.dense(x, needed, like)) for x in values]
     require(not p or like, UNSAMPLED)
     names, y, at = w.beside(values, [*shape[:-2], 1, 1], skip=[rank - 2, rank - 1])
@@ -297,25 +294,18 @@ def _(w, a, shape):
     return y.but(name=name, shape=shape)
 
 
-def _repeated(w, x, heads):
-    """Each of the heads several times in a row."""
-    groups = int(heads) // int(x.shape[-3])
-    y = x.unsqueezed(-3).expanded([*x.shape[:-2], groups, *x.shape[-2:]])
-    return w.view(y, [*x.shape[:-3], heads, *x.shape[-2:]])
-
-
 def _mask_line(w, mask, y, rank, keys):
     """The mask in the scores' layout, with their leading dimensions up to the mask's last one."""
     mask = mask.of_rank(rank)
     require(mask.at is None or (mask.at, mask.front) == (y.at, y.front),
-            "its mask has the samples in another order")
+            "its mask has the samples in another dimension: permute it first")
     lead = [d for d in range(rank - 2) if y.size(d) != 1]
     own = [d for d in lead if mask.size(d) != 1]
     if mask.shared and not own and mask.axes[1:] == [mask.size(-2), keys]:
         return mask.name
     before = [d for d in lead if own and d < own[-1]]
-    mask = w.dense(mask.expanded([y.shape[d] if d in before else n
-                                  for d, n in enumerate(mask.shape)]), only=[*before, rank - 1])
+    sizes = [y.shape[d] if d in before else mask.shape[d] for d in range(rank - 1)]
+    mask = w.dense(mask.expanded([*sizes, keys]), only=[*before, rank - 1])
     return w.lay(mask, [*(mask.size(d) for d in lead), mask.size(-2), keys])
 
 

@@ -40,10 +40,6 @@ def _(w, a, shape):
     return reduce(w, w.op[6:], x, dims_of(a, x.rank), a.get("keepdim", False))
 
 
-def _square(w, x):
-    return w.mul(x, x)
-
-
 def root(w, x):
     """The square root, with gradient 0 at 0, as in PyTorch's norms."""
     zero = compare(w, "equal", x, 0)
@@ -55,10 +51,11 @@ def _(w, a, shape):
     x = w.value(a.self)
     dims, keepdim = dims_of(a, x.rank), a.get("keepdim", False)
     mean = reduce(w, "mean", x, dims, True)
-    total = reduce(w, "sum", _square(w, w.sub(x, mean)), dims, keepdim)
+    off = w.sub(x, mean)
+    total = reduce(w, "sum", w.mul(off, off), dims, keepdim)
     less = int(a.get("unbiased", True)) if a.get("correction") is None else a.correction
     count = math.prod(int(x.shape[d]) for d in dims)
-    require(count > less, "it takes the variance of one number")
+    require(count > less, "it takes the variance of one number: give correction=0")
     y = w.times(total, 1 / (count - less))
     y = root(w, y) if "std" in w.op else y
     return [y, mean if keepdim else mean.squeezed(dims)] if "mean" in w.op else y
@@ -68,7 +65,7 @@ def _(w, a, shape):
 def _(w, a, shape):
     order, x = w.number(a.ord), w.value(a.self)
     require(order in (1, 2), f"it takes the norm of order {a.ord}: Duet has 1 and 2")
-    each = w.line("abs", x) if order == 1 else _square(w, x)
+    each = w.line("abs", x) if order == 1 else w.mul(x, x)
     total = reduce(w, "sum", each, dims_of(a, x.rank), a.get("keepdim", False))
     return total if order == 1 else root(w, total)
 
@@ -87,7 +84,7 @@ def _(w, a, shape):
     """Distances between the rows of two matrices."""
     require(a.p == 2, f"it takes the norm of order {a.p}: Duet has 2")
     off = w.sub(w.value(a.x1).unsqueezed(-2), w.value(a.x2).unsqueezed(-3))
-    return root(w, reduce(w, "sum", _square(w, off), [off.rank - 1]))
+    return root(w, reduce(w, "sum", w.mul(off, off), [off.rank - 1]))
 
 
 # ---- maxima
@@ -116,15 +113,16 @@ def _signed(w, a):
     return w.times(w.value(a.self), sign), sign
 
 
-@lower(aten.max, aten.min)
+@lower(aten.max, aten.min, aten.argmax, aten.argmin)
 def _(w, a, shape):
     if "other" in a:
         return (maximum if "max" in w.op else minimum)(w, a.self, a.other)
-    require("dim" in a, "it mixes samples: give dim")
-    (x, sign), dims = _signed(w, a), [a.dim % len(a.self.shape)]
-    y = w.times(largest(w, x, dims), sign)
-    index = argmax(w, x, dims[0]) if 1 in w.asked else None
-    return [z if z is None or a.keepdim else z.squeezed(dims) for z in (y, index)]
+    require(a.get("dim") is not None, MIXES)
+    (x, sign), dims, alone = _signed(w, a), [a.dim % len(a.self.shape)], "arg" in w.op
+    y = None if alone else w.times(largest(w, x, dims), sign)
+    index = argmax(w, x, dims[0]) if alone or 1 in w.asked else None
+    y, index = (z if z is None or a.keepdim else z.squeezed(dims) for z in (y, index))
+    return index if alone else [y, index]
 
 
 @lower(aten.amax, aten.amin)
@@ -136,14 +134,6 @@ def _(w, a, shape):
     total = reduce(w, "sum", w.where(equal, x, 0.0), dims, a.keepdim)
     count = reduce(w, "sum", equal, dims, a.keepdim)
     return w.times(w.mul(total, w.line("reciprocal", count)), sign)
-
-
-@lower(aten.argmax, aten.argmin)
-def _(w, a, shape):
-    require(a.get("dim") is not None, "it mixes samples: give dim")
-    x, dim = _signed(w, a)[0], a.dim % len(a.self.shape)
-    y = argmax(w, x, dim)
-    return y if a.get("keepdim") else y.squeezed([dim])
 
 
 @lower(aten.cumsum)
@@ -171,25 +161,17 @@ def _(w, a, shape):
 
 # ---- orders
 
-def order(w, x, dim, descending):
-    """The indices that sort x; equal elements keep their order."""
-    require(x.at is not None, "it sorts a tensor without samples")
-    size = int(x.shape[dim])
+@lower(aten.sort, aten.topk)
+def _(w, a, shape):
+    """The values and their indices, of topk the first k; equal elements keep their order."""
+    x, dim = w.value(a.self), a.dim % len(a.self.shape)
+    size, descending = int(x.shape[dim]), int(a.get("largest", a.get("descending")))
+    require(x.at is not None, "it sorts a tensor without samples: expand it first")
 
     def indices(name, before):
-        return w.emit("argsort", [name], [*before, size], dim=len(before),
-                      descending=int(descending))
+        return w.emit("argsort", [name], [*before, size], dim=len(before), descending=descending)
 
     def values(name, before):
         return w.emit("gather", [name, indices(name, before)], [*before, size], dim=len(before))
-    return [w.over(x, [dim], [size], write) for write in (values, indices)]
-
-
-@lower(aten.sort, aten.topk)
-def _(w, a, shape):
-    """Of topk the first k."""
-    dim = a.dim % len(a.self.shape)
-    sorts = order(w, w.value(a.self), dim, a.get("largest", a.get("descending")))
-    return [narrow(w, y, dim, 0, shape[0][dim]) for y in sorts]
-
-
+    whole = [w.over(x, [dim], [size], write) for write in (values, indices)]
+    return [narrow(w, y, dim, 0, shape[0][dim]) for y in whole]

@@ -6,9 +6,9 @@ import math
 import torch
 
 from ..passes import Const, N, name_of, require
-from ..text import LEAST, Value
+from ..text import LEAST, PICKS, Value
 from . import lower
-from .elements import compare, rounded, truth
+from .elements import compare, rounded
 
 aten = torch.ops.aten
 SOME = "it takes some of the samples: give dim, without that of the samples"
@@ -26,13 +26,14 @@ def _(w, a, shape):
     kind = a.get("dtype")
     if kind in (torch.int64, torch.int32) and a.self.dtype.is_floating_point:
         return w.detach(rounded(w, a, shape))
-    return truth(w, a.self) if kind is torch.bool else a.self
+    needs_comparing = kind is torch.bool and a.self.dtype is not torch.bool
+    return compare(w, "equal", a.self, 0, negate=True) if needs_comparing else a.self
 
 
 @lower(aten.full_like, aten.full, aten.empty, aten.new_empty, aten.empty_like)
 def _(w, a, shape):
     number = w.number(a.get("fill_value", 0))
-    require(number is not None, "its value is not a number")
+    require(number is not None, "its value is computed: write torch.zeros_like(x) + value")
     return Const([torch.tensor(number)], shape)
 
 
@@ -43,6 +44,8 @@ def narrow(w, x, dim, start, length):
     if length == size:
         return x
     y = x.but(shape=[*x.shape[:dim], length, *x.shape[dim + 1:]])
+    if not length:
+        return Const([torch.empty(0)], y.shape)
     if dim in x.repeats:
         return y
     if x.at == dim:  # of kN rows, the rows of all samples, once or several times
@@ -69,10 +72,8 @@ def _(w, a, shape):
 @lower(aten.slice)
 def _(w, a, shape):
     x, dim, step = w.value(a.self), a.get("dim", 0) % len(shape), a.get("step", 1)
-    if 0 in [int(n) for n in shape]:
-        return Const([torch.empty(0)], shape)
     start = _start(a, x.shape[dim])
-    if step == 1:
+    if step == 1 or not shape[dim]:
         return narrow(w, x, dim, start, shape[dim])
     require(not isinstance(x.shape[dim], N), SOME)
     return taken(w, x, dim, start + step * torch.arange(shape[dim]))
@@ -99,9 +100,8 @@ def _(w, a, shape):
         return a.src
     require(not isinstance(size, N), SOME)
     require(a.step == 1, "it writes at indices that are not adjacent: write torch.where")
-    before, behind = ([narrow(w, x, dim, i, j - i)] if i < j else []
-                      for i, j in ((0, start), (start + length, size)))
-    return cat(w, [*before, a.src, *behind], dim, shape)
+    before, behind = (narrow(w, x, dim, i, j - i) for i, j in ((0, start), (start + length, size)))
+    return cat(w, [before, a.src, behind], dim, shape)
 
 
 def cat(w, given, dim, shape):
@@ -144,7 +144,7 @@ def padded(w, x, pad, value=0.0):
             continue
         require(not isinstance(x.shape[dims[-1]], N) and
                 (not any(sides[2:]) or not isinstance(x.shape[dims[0]], N)),
-                "it pads the samples")
+                "it adds samples: pad the other dimensions")
         if len(dims) < 2 or isinstance(x.shape[dims[0]], N):
             dims = dims[-1:]
         size = [1] * (2 - len(dims)) + [int(x.shape[d]) for d in dims]
@@ -166,9 +166,8 @@ lower(aten.constant_pad_nd)(
 def taken(w, x, dim, indices):
     """x.index_select(dim, indices), with constant indices."""
     x, count = w.value(x), int(x.shape[dim])
-    require(not isinstance(x.shape[dim], N), "it picks samples")
+    require(not isinstance(x.shape[dim], N), PICKS)
     indices = torch.where(indices < 0, indices + count, indices)
-    require(((indices >= 0) & (indices < count)).all(), f"an index is not in 0 to {count - 1}")
     first, length = int(indices[0]), len(indices)
     if indices.equal(torch.arange(first, first + length)):
         return narrow(w, x, dim, first, length)
@@ -200,8 +199,8 @@ def rows_of(w, table, index, padding=-1):
 
 @lower(aten.embedding)
 def _(w, a, shape):
-    require(not (a.get("scale_grad_by_freq") or a.get("sparse")), "scale_grad_by_freq or sparse")
-    w.parameter(a.weight, "weight")
+    require(not (a.get("scale_grad_by_freq") or a.get("sparse")),
+            "its gradient is scaled or sparse: leave scale_grad_by_freq and sparse out")
     return rows_of(w, a.weight, a.indices, a.get("padding_idx", -1))
 
 
@@ -211,23 +210,21 @@ lower(aten.one_hot)(lambda w, a, shape: compare(
 
 def at_indices(w, x, dim, index, shape):
     """gather: x and index have the same rank; in other dimensions x is narrowed to the index."""
-    x, index = w.lifted(x), w.lifted(index)
-    require(not isinstance(x.shape[dim], N) and not isinstance(index.shape[dim], N),
-            "it picks samples")
+    x = w.value(x)
+    require(not isinstance(x.shape[dim], N) and not isinstance(index.shape[dim], N), PICKS)
     for d in range(len(shape)):
         if d != dim and x.shape[d] != shape[d] and x.shape[d] != 1:
             x = narrow(w, x, d, 0, shape[d])
     if x.size(dim) == 1:
         return x.expanded(shape).but(repeats=x.repeats | {dim})
-    names, y, (axis,) = w.beside([x, w.dense(index, only=[dim])], shape, skip=[dim])
+    given = [w.lifted(x), w.dense(w.lifted(index), only=[dim])]
+    names, y, (axis,) = w.beside(given, shape, skip=[dim])
     return y.but(name=w.emit("gather", names, y.axes, dim=axis))
 
 
 @lower(aten.gather)
 def _(w, a, shape):
     dim = a.dim % len(shape)
-    if isinstance(a.self, Const) and a.self.number is not None:  # all elements are equal
-        return w.value(Const([torch.tensor(a.self.number, dtype=a.self.dtype)], shape))
     if len(shape) == 1 and isinstance(shape[0], N) and not isinstance(a.self.shape[0], N):
         return rows_of(w, w.value(a.self), a.index)
     return at_indices(w, a.self, dim, a.index, shape)
@@ -245,25 +242,26 @@ def _(w, a, shape):
     own = isinstance(first, Const) and isinstance(x.shape[given[0]], N) and \
         first.dtype is not torch.bool
     if own:
-        require(given == list(range(len(indices))) and first.is_index(),
-                "its indices depend on the number of samples")
+        require(given == list(range(len(indices))) and first.is_index(), PICKS)
         given = given[1:]
     if not given:
         return w.view(x, shape)
     at, end = given[0], given[0] + len(given)
     require(given == list(range(at, end)), "its indexed dimensions are not adjacent: permute first")
     sizes, constant = x.shape[at:end], all(isinstance(indices[d], Const) for d in given)
-    require(constant or own or at == 0 and x.at is None, "it picks samples")
+    require((constant or own or at == 0 and x.at is None) and
+            not any(isinstance(n, N) for n in sizes), PICKS)
     if len(given) > 1:
         x = w.view(x, [*x.shape[:at], math.prod(sizes), *x.shape[end:]])
     if constant:
         chosen = [indices[d].alike() for d in given]
-        require(all(p.dtype is not torch.bool or p.dim() == 1 for p in chosen), "it has a 2-d mask")
+        require(all(p.dtype is not torch.bool or p.dim() == 1 for p in chosen),
+                "its mask has several dimensions: flatten it and x first")
         chosen = [p.nonzero().flatten() if p.dtype is torch.bool else p for p in chosen]
         flat = functools.reduce(lambda index, one: index * one[0] + one[1] % one[0],
                                 zip(map(int, sizes), chosen), torch.tensor(0))
         return w.view(taken(w, x, at, flat.flatten()), shape)
-    require(len(given) == 1, "several indices are computed: write x.flatten(0, 1)[i * n + j]")
+    require(len(given) == 1, "it computes several indices: write x.flatten(0, 1)[i * n + j]")
     index = indices[at]
     if w.ranges.get(w.given["indices"][at], (-1,))[0] < 0:  # one below 0 counts from the end
         index = w.add(index, w.times(compare(w, "above", index, 0, swap=True), int(sizes[0])))
@@ -301,7 +299,7 @@ def _sums(w, index, src, dim, shape):
 @lower(aten.scatter_add)
 def _(w, a, shape):
     dim = a.dim % len(shape)
-    require(not isinstance(shape[dim], N), "it adds to other samples")
+    require(not isinstance(shape[dim], N), PICKS)
     sums = _sums(w, a.index, a.src, dim, shape)
     zero = isinstance(a.self, Const) and a.self.number == 0
     return sums if zero else w.add(a.self, sums)
@@ -311,7 +309,7 @@ def _(w, a, shape):
 def _(w, a, shape):
     """Writes the value to the elements at the indices."""
     dim, value = a.dim % len(shape), a.get("value", a.get("src"))
-    require(not isinstance(shape[dim], N), "it writes samples at other indices")
+    require(not isinstance(shape[dim], N), PICKS)
     require(not a.get("reduce"), "it has a reduce: write scatter_add")
     index = w.value(a.index)
     number = w.constant_number(value)
