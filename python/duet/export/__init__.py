@@ -144,7 +144,7 @@ def export(model, example_inputs, path, quiet=False, verify=True):
         raise WrongArgument(f"duet.export: {getattr(model, '__name__', model)}: not a torch.nn."
                             "Module: give an instance of a class whose forward computes this")
     from .lower import Interpreter
-    from .trace import decompose, first_line, trace, without_torchs_log
+    from .trace import first_line, trace, without_torchs_log
     from .verify import verify as verified
     path = pathlib.Path(path)
     if not path.parent.is_dir():
@@ -164,8 +164,6 @@ def export(model, example_inputs, path, quiet=False, verify=True):
     _progress(quiet, f"duet.export: tracing {type(model).__name__} ...")
     try:
         traced, program = trace(model, example_inputs)
-        with without_torchs_log():
-            program = decompose(program)
     except Exception as error:
         _run_once(torch, model, example_inputs)
         told = first_line(error)
@@ -178,7 +176,9 @@ def export(model, example_inputs, path, quiet=False, verify=True):
     if run.refusals:
         told = "\n".join(dict.fromkeys(run.refusals))
         raise ExportError(f"duet.export: {told}{_otherwise(model, example_inputs)}")
-    text, stored, ops = _text_of(run, result, saved_per_sample(model, example_inputs))
+    with without_torchs_log():
+        saved = saved_per_sample(model, example_inputs)
+    text, stored, ops = _text_of(run, result, saved)
     stored = {name: tensor.detach().cpu().numpy() for name, tensor in stored.items()}
 
     def run_beside(trial):

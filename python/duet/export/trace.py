@@ -74,7 +74,7 @@ def copied(model):
 
 @without_torchs_log()
 def trace(model, inputs):
-    """Returns the traced copy of the model, and the program."""
+    """Returns the traced copy of the model, and the program, decomposed."""
     given = tuple(x.detach()[torch.arange(max(2, len(x))) % len(x)]  # one would be a constant
                   if isinstance(x, torch.Tensor) else x for x in inputs)
     dynamic = tuple({0: torch.export.Dim.DYNAMIC} if isinstance(x, torch.Tensor) else None
@@ -84,7 +84,7 @@ def trace(model, inputs):
     program = torch.export.export(traced, given, strict=False, dynamic_shapes=dynamic)
     _refuse_shared_memory(model, program)
     _refuse_guards(program)
-    return traced, program
+    return traced, decompose(program)
 
 
 # ---- faults that neither a trace nor a comparison with the model (verify.py) would find
