@@ -36,7 +36,7 @@ def called(export):
     """export, but inputs may also be a dict. The wrapped forward has a parameter for each."""
     @functools.wraps(export)
     def of_calls(model, example_inputs, *arguments, **options):
-        if type(model).__name__ in ("DataParallel", "DistributedDataParallel"):
+        if any(c.__module__.startswith("torch.nn.parallel.") for c in type(model).__mro__):
             model = model.module
         kind, by_name = type(model), hasattr(example_inputs, "items")
         if not by_name and not isinstance(example_inputs, (tuple, list)):

@@ -161,8 +161,10 @@ static void run_line(const struct window_row *r, const struct line *l, int at, i
                      float start) {
     if (end > l->count) end = l->count;
     switch (!FUSED_IS_CALL && l->dilation == 1 && l->taps < 10 ? 10 * l->step + l->taps : 0) {
+    case 11: run_tiles(r, l, 1, 1, at, end, start); break;
     case 12: run_tiles(r, l, 2, 1, at, end, start); break;
     case 13: run_tiles(r, l, 3, 1, at, end, start); break;
+    case 14: run_tiles(r, l, 4, 1, at, end, start); break;
     case 15: run_tiles(r, l, 5, 1, at, end, start); break;
     case 17: run_tiles(r, l, 7, 1, at, end, start); break;
     case 23: run_tiles(r, l, 3, 2, at, end, start); break;

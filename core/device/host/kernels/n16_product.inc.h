@@ -46,11 +46,8 @@ INLINE wide product_load(const struct product_columns *c, int j, const float *y,
 INLINE void product_store(const struct product_columns *c, int j, float *y, wide v,
                           const int WHOLE) {
     float lanes[WIDE];
-    if (WHOLE) {
-        store_wide(y, v);
-        return;
-    }
-    store_wide(lanes, v);
+    store_wide(WHOLE ? y : lanes, v);
+    if (WHOLE) return;
     ROLLED for (int i = 0; i * LANES < c->lanes[j]; i++)
         store(y + c->to[j][i], load(lanes + i * LANES));
 }

@@ -188,6 +188,7 @@ def taken(w, x, dim, indices):
 
 def rows_of(w, table, index, padding=-1):
     """Selects rows of a parameter, or of a constant."""
+    require(not isinstance(table.shape[0], N), PICKS)
     index, width = w.lifted(index), math.prod(map(int, table.shape[1:]))
     settings = {} if padding is None or padding < 0 else {"padding_idx": padding}
     table = table if isinstance(table, Value) else w.constant(table.alike())
@@ -224,10 +225,9 @@ def at_indices(w, x, dim, index, shape):
 
 @lower(aten.gather)
 def _(w, a, shape):
-    dim = a.dim % len(shape)
     if len(shape) == 1 and isinstance(shape[0], N) and not isinstance(a.self.shape[0], N):
-        return rows_of(w, w.value(a.self), a.index)
-    return at_indices(w, a.self, dim, a.index, shape)
+        return rows_of(w, a.self, a.index)
+    return at_indices(w, a.self, a.dim % len(shape), a.index, shape)
 
 
 @lower(aten.index, aten._unsafe_index)
