@@ -101,8 +101,15 @@ check: all $(CHECKS) $(HELPERS) $(if $(SAN),,$(BENCHES)) $(EXAMPLES)
 	@scripts/run_tests.sh $(B) $(CHECKS)
 
 # Checks the project's own rules; the library must be built first.
-lint: $(filter-out $(CUDA_SOURCES:%.cu=$(B)/%.o),$(LIB_OBJ)) $(B)/app/cli/main.o
+OTHER_KERNELS := $(wildcard $(foreach set,$(NO_KERNELS),core/device/host/kernels/*_$(set).c))
+lint: $(filter-out $(CUDA_SOURCES:%.cu=$(B)/%.o),$(LIB_OBJ)) $(B)/app/cli/main.o \
+      $(OTHER_KERNELS:%=lint-%)
 	@tests/check_layers.sh $(B)
+
+# Kernels of other processors are compiled for the sake of warnings, so without optimisation.
+$(OTHER_KERNELS:%=lint-%): lint-%: %
+	$(if $(Q),@echo "cc $<")
+	$(Q)$(CC) $(FLAGS) -O0 -c $< -o /dev/null
 
 # Checks everything that needs a GPU, in 15 minutes: see scripts/gpu_check.sh.
 gpu-check:
