@@ -105,14 +105,17 @@ rule "MPI outside folders named mpi" "$(
 # 3. An OBJECT in a section that stays writable. Constant data (.rodata, .data.rel.ro) and
 # thread-local data (type TLS) do not count.
 objects=()
+kernels=$(cat "$build/kernels" 2>/dev/null)
 for source in "${sources[@]}"; do
     object=$build/${source%.c}.o
-    # In a folder cuda or mpi, either absent.c is built or all other files; vector kernels are built
-    # for this processor.
+    # In a folder cuda or mpi, either absent.c is built or all other files. Vector kernels are built
+    # for the instruction sets in $build/kernels; objects of others are of an older build.
     [[ $source == *.c ]] || continue
+    set=${source##*_}
+    [[ $source == *_avx* && " $kernels " != *" ${set%.c} "* ]] && continue
     if [[ -e $object ]]; then
         objects+=("$object")
-    elif [[ $source != */cuda/* && $source != */mpi/* && $source != *_avx* ]]; then
+    elif [[ $source != */cuda/* && $source != */mpi/* ]]; then
         objects+=("missing:$object")
     fi
 done
