@@ -16,15 +16,15 @@ static const struct library_function two_functions[] = {{"cos", offsetof(struct 
 static const struct library_function one_is_missing[] = {{"cos", offsetof(struct table, cosine)},
                                                          {"no_such_function", 0}};
 
-static struct library_source place_of(const char *file, const char *name) {
+static struct library_source source_of(const char *file, const char *name) {
     unsetenv("DUET_TEST_LIBRARY");
     return (struct library_source){"Title", "DUET_TEST_LIBRARY", file, name, "do without"};
 }
 
 Test(cuda_library_load, by_file_by_name_and_by_the_environment, .timeout = 20) {
     struct table table = {0};
-    struct library_source by_name = place_of("", "libm.so.6"),
-                          by_file = place_of("/no/such/file.so", "libm.so.6");
+    struct library_source by_name = source_of("", "libm.so.6"),
+                          by_file = source_of("/no/such/file.so", "libm.so.6");
     MUST(library_load(&by_name, two_functions, 2, &table));
     cr_assert_float_eq(table.sine(0.5) / table.cosine(0.5), tan(0.5), 1e-12);
     MUST(library_load(&by_file, two_functions, 2, &table)); /* no such file: found by name */
@@ -36,7 +36,7 @@ Test(cuda_library_load, by_file_by_name_and_by_the_environment, .timeout = 20) {
 
 Test(cuda_library_load, what_is_not_there_is_named, .timeout = 20) {
     struct table table;
-    struct library_source p = place_of("/no/such/file.so", "libnot_there.so.7");
+    struct library_source p = source_of("/no/such/file.so", "libnot_there.so.7");
     cr_assert_eq(library_load(&p, two_functions, 2, &table), ERR_USAGE);
     MUST_SAY("Title: not found: looked for /no/such/file.so and for libnot_there.so.7");
     MUST_SAY("set DUET_TEST_LIBRARY to its file, or do without");
@@ -49,7 +49,7 @@ Test(cuda_library_load, what_is_not_there_is_named, .timeout = 20) {
 
 Test(cuda_library_load, what_is_no_library_or_lacks_a_function_is_named, .timeout = 20) {
     struct table table;
-    struct library_source p = place_of(__FILE__, "libm.so.6");
+    struct library_source p = source_of(__FILE__, "libm.so.6");
     cr_assert_eq(library_load(&p, two_functions, 2, &table), ERR_USAGE, "a text is no library");
     MUST_SAY(__FILE__);
     p.file = "";

@@ -383,7 +383,7 @@ class Refusals(unittest.TestCase):
                     x = torch.relu(self.body(x))
                 return self.head(x)
         with tempfile.TemporaryDirectory() as folder:
-            path = duet.export(nn.DataParallel(Probe()), torch.zeros(2, 4),
+            path = duet.export(type("Of", (nn.DataParallel,), {})(Probe()), torch.zeros(2, 4),
                                pathlib.Path(folder, "net.duet"))
             options = dict(model=path, dataset="random", devices=2, steps=2, progress=False)
             with self.assertRaisesRegex(duet.DuetError, "find_unused_parameters.*body.weight"):

@@ -232,8 +232,7 @@ class Refusals(unittest.TestCase):
         duet.export(Net(lambda net, x, y: asserted(net, x, y) + y), inputs, self.path)
 
     def test_what_is_said_of_shapes(self):
-        self.refused(Net(lambda net, x: F.max_pool1d(x, 2).repeat(1, 2)),
-                     "no batch dimension")
+        self.refused(Net(lambda net, x: F.max_pool1d(x, 2).repeat(1, 2)), "no batch dimension")
         self.refused(Net(lambda net, x: F.avg_pool2d(x.view(-1, 2, 2), 1).flatten(1)), "channels")
 
     def test_types_that_round(self):
@@ -268,7 +267,7 @@ class Refusals(unittest.TestCase):
         duet.export(net, torch.randn(3, 4), self.path)
         self.assertNotIn("dropout", self.path.read_text())
 
-    def test_places_that_are_computed_of_numbers(self):
+    def test_indices_computed_from_numbers(self):
         """An index without a row makes the loss NaN."""
         net = Net(lambda net, x, y: x.gather(1, y.round().long()) + net.words(y.int()).sum(1),
                   words=nn.Embedding(9, 4))
@@ -296,9 +295,10 @@ class Refusals(unittest.TestCase):
             with self.assertRaisesRegex(duet.DuetError, "takes integers from 0 to 9$"):
                 duet.train(**options, mode="single")
 
-    def test_places_that_may_not_be_there(self):
+    def test_indices_that_may_not_exist(self):
         whole = torch.randn(3, 4), torch.full((3, 4), 3)
         self.refused(Net(lambda net, x, y: x + x.gather(0, y)), "picks samples: pick along", *whole)
+        self.refused(Net(lambda net, x, y: x + F.embedding(y[:, 0], x)), "picks samples", *whole)
         self.refused(Net(lambda net, x, y: x + x.scatter(0, y, 1.0)), "picks samples", *whole)
         self.refused(Net(lambda net, x, y: x.scatter(1, y, x)), "indices may be equal", *whole)
         self.refused(Net(lambda net, x, y: x[:, None].expand(-1, 2, -1).scatter(
@@ -330,8 +330,9 @@ class Refusals(unittest.TestCase):
         self.refused(Net(lambda net, x: x + x % (x * x + 1)), "other than a nonzero number")
         self.refused(Net(lambda net, x, y: x + y // (y + 1)), "is not a nonzero number", *whole)
         self.refused(Net(lambda net, x: x + x.div(0.3, rounding_mode="trunc")), "is no integer")
+        duet.export(Net(lambda n, x, y: x + n.seen.gather(0, y[:, 0])[:, None]), whole, self.path)
 
-    def test_whole_numbers_that_float32_rounds(self):
+    def test_integers_that_float32_rounds(self):
         whole = torch.randn(3, 4), torch.ones(3, 4, dtype=int)
         for tried in (lambda y: y * 99999991 % 9, lambda y: (y + 5) ** 12 % 7,
                       lambda y: (y + 99).cumprod(1) % 7, lambda y: (y + 1) * (1 << 24),
@@ -381,8 +382,7 @@ class Refusals(unittest.TestCase):
 
     def test_weights_lie_where_the_command_looks(self):
         for name in ("net", "net.v1", "net.v1.duet"):
-            path = duet.export(Net(lambda net, x: x), torch.randn(3, 4),
-                               self.path.with_name(name))
+            path = duet.export(Net(lambda net, x: x), torch.randn(3, 4), self.path.with_name(name))
             result = duet.train(model=path, dataset="random", samples=8, steps=1, progress=False,
                                 virtual_devices=1, mode="single")
             self.assertEqual(len(result.runs[0].losses), 1)
