@@ -87,8 +87,8 @@ class Sizes:
         if expression.is_Integer:
             return int(expression)
         factor = expression / self.samples
-        require(factor.is_Integer, f"its shape has {expression}, which is not a multiple of the "
-                                   "samples: use x.shape[0] of the first input")
+        require(factor.is_Integer, f"it has a size of {expression}, not a multiple of the samples "
+                                   "of the first input: no size may depend on more")
         return N(int(factor))
 
     def at(self, n, samples):

@@ -37,8 +37,8 @@ typedef float vec_in_memory __attribute__((vector_size(VEC_LANES * 4), aligned(4
 
 #define INLINE static inline __attribute__((always_inline))
 /* A register tile is an array of fixed size. It stays in registers only if every index into it is
- * a constant, so every loop over it is unrolled completely. A loop that is ROLLED is rarely run and
- * would take long to compile. */
+ * a constant, so every loop over it is unrolled completely. A ROLLED loop moves the pixels of an
+ * incomplete vector through memory; unrolled it would be no faster and take long to compile. */
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define ROLLED _Pragma("clang loop unroll(disable)")
